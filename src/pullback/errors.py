@@ -1,0 +1,96 @@
+"""Every error and warning that pullback raises.
+
+::
+
+    PullbackError
+    ├── InputError (ValueError)             an argument is not what the call can use
+    │   ├── ShapeError                      a shape does not fit [N, *D], [N, K] or [N, K, *D]
+    │   └── DtypeError (TypeError)          an integer tensor where a derivative is asked for
+    ├── GradientError (RuntimeError)        only running the function shows it
+    │   ├── UnconnectedInputError           the output does not depend on the input
+    │   └── CoupledRowsError                row i of the output depends on row j of the input
+    ├── LabelError (ValueError)             derivative labels contradict the value labels
+    ├── ActivationError (ValueError)        an activation is not elementwise, or its derivative is wrong
+    ├── FileError (ValueError)
+    │   ├── TableError                      a data file, a row or a cell of it
+    │   └── ModelFileError                  a saved model, or a checkpoint
+    └── MissingExtraError (ImportError)     an optional dependency is not installed
+
+    PullbackWarning (UserWarning)
+    ├── CollapseWarning                     training ended as a constant and was restarted
+    ├── PiecewiseLinearWarning              a derivative loss cannot train this activation
+    ├── LabelWarning                        derivative labels look inconsistent with the values
+    └── DomainWarning                       inputs lie outside what the model was trained on
+"""
+
+
+class PullbackError(Exception):
+    """Base of every error raised by pullback."""
+
+
+class InputError(PullbackError, ValueError):
+    """An argument is not what the call can use."""
+
+
+class ShapeError(InputError):
+    """A shape does not fit the alphabet: N rows, D inputs, K outputs."""
+
+
+class DtypeError(InputError, TypeError):
+    """A dtype that cannot carry a derivative where one is asked for."""
+
+
+class GradientError(PullbackError, RuntimeError):
+    """A derivative could not be taken; only running the function shows it."""
+
+
+class UnconnectedInputError(GradientError):
+    """The output does not depend on an input whose derivative was asked for."""
+
+
+class CoupledRowsError(GradientError):
+    """Row i of the output depends on row j of the input."""
+
+
+class LabelError(PullbackError, ValueError):
+    """Derivative labels contradict the value labels."""
+
+
+class ActivationError(PullbackError, ValueError):
+    """An activation is not elementwise, or its given derivative is wrong."""
+
+
+class FileError(PullbackError, ValueError):
+    """A file could not be used."""
+
+
+class TableError(FileError):
+    """A data file, or a row or a cell of it, could not be used."""
+
+
+class ModelFileError(FileError):
+    """A saved model or a checkpoint could not be used."""
+
+
+class MissingExtraError(PullbackError, ImportError):
+    """An optional dependency is not installed; the message names the extra."""
+
+
+class PullbackWarning(UserWarning):
+    """Base of every warning given by pullback."""
+
+
+class CollapseWarning(PullbackWarning):
+    """Training ended as a constant and was restarted."""
+
+
+class PiecewiseLinearWarning(PullbackWarning):
+    """A derivative loss cannot train this activation: its second derivative is zero."""
+
+
+class LabelWarning(PullbackWarning):
+    """Derivative labels look inconsistent with the value labels."""
+
+
+class DomainWarning(PullbackWarning):
+    """Inputs lie outside the data that the model was trained on."""

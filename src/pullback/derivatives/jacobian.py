@@ -1,0 +1,121 @@
+"""Several outputs a row: their values and the Jacobian, a chunk of outputs at a time."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+
+import torch
+from torch import Tensor
+
+from pullback.derivatives._checks import check_chunk_size, check_unconnected
+from pullback.derivatives._connect import Graph, autograd_on, connect
+from pullback.derivatives._inputs import Key, Tensors, parse_inputs
+from pullback.derivatives._rows import probe_rows
+
+
+def value_and_jacobian(
+    f: Callable[..., Tensor],
+    x: Tensors,
+    *,
+    wrt: Key | Sequence[Key] | None = None,
+    chunk_size: int | None = None,
+    check_rows: bool = True,
+    unconnected: str = "error",
+) -> tuple[Tensor, Tensors]:
+    """Return y = f(x) and the Jacobian of each row's outputs with respect to that row's input.
+
+    jac[n, k] = ∂y[n, k] / ∂x[n], by reverse mode over the K outputs: one forward and K backwards,
+    each for all rows at once. With grad mode on, results can be differentiated again.
+
+    Args:
+        f: a module or a function with independent rows, [N, *D] -> [N, *K].
+        x: a tensor [N, *D], a tuple (f is called f(*x)) or a dict (called f(**x)).
+        wrt: the index or name of one input, or a sequence of them; default all floating inputs.
+        chunk_size: how many outputs are pulled back together; working memory grows with it. None
+            chooses by N (see `default_chunk`), 1 is a plain loop.
+        check_rows: probe first whether rows are independent (see `check_independent_rows`).
+        unconnected: "error", or "zero" for zeros where y does not depend on an input.
+
+    Returns:
+        y [N, *K] and jac [N, *K, *D]: a tensor if x or wrt is a single one, else the container
+        of x.
+
+    Raises:
+        ShapeError: f averages over rows.
+        DtypeError: an input or the output is integer or complex.
+        UnconnectedInputError: the output does not depend on an input.
+        CoupledRowsError: a row of the output depends on another row of the input.
+
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> y, jac = value_and_jacobian(lambda x: torch.stack([x.sum(1), x.prod(1)], 1), x)
+    >>> jac
+    tensor([[[1., 1.],
+             [2., 1.]],
+            [[1., 1.],
+             [4., 3.]]])
+    """
+    api = "value_and_jacobian"
+    check_unconnected(api, unconnected)
+    check_chunk_size(api, chunk_size)
+    inputs = parse_inputs(api, x, wrt)
+    if check_rows:
+        probe_rows(f, inputs)
+    with autograd_on() as recording:
+        graph = connect(f, inputs, recording=recording, zero=unconnected == "zero")
+        y = graph.y
+        stacks = pull_stack(graph, partial(unit_cotangents, y), _outputs(y), chunk_size)
+        shaped = [j.reshape(*y.shape, *j.shape[2:]) for j in stacks]
+        return graph.released(y), inputs.pack(shaped)
+
+
+def pull_stack(
+    graph: Graph, cotangents: Callable[[int, int], Tensor], count: int, chunk_size: int | None
+) -> list[Tensor]:
+    """Pull V = count cotangents back, [N, V, *D] for each input.
+
+    Args:
+        graph: what they are pulled along.
+        cotangents: gives numbers start to stop of them, [stop - start, N, *K], when needed: all V
+            at once might not fit.
+        count: V.
+        chunk_size: how many are pulled back together.
+    """
+    rows = graph.inputs.rows
+    if count == 0:
+        return [point.new_zeros(rows, 0, *point.shape[1:]) for point in graph.points]
+    chunk = default_chunk(rows) if chunk_size is None else chunk_size
+    parts = []
+    for start in range(0, count, chunk):
+        part = cotangents(start, min(start + chunk, count))
+        parts.append(_pull_chunk(graph, part, last=start + chunk >= count))
+    return [torch.cat(pieces).transpose(0, 1).contiguous() for pieces in zip(*parts, strict=True)]
+
+
+def default_chunk(rows: int) -> int:
+    """How many cotangents to pull back at once."""
+    return max(1, min(64, 1024 // max(rows, 1)))
+
+
+def unit_cotangents(y: Tensor, start: int, stop: int) -> Tensor:
+    """The cotangents that pick outputs start to stop of each row, [stop - start, N, *K]."""
+    number = torch.arange(start, stop, device=y.device)
+    unit = torch.nn.functional.one_hot(number, _outputs(y)).to(y.dtype)
+    return unit.reshape(stop - start, 1, *y.shape[1:]).expand(stop - start, *y.shape)
+
+
+def _outputs(y: Tensor) -> int:
+    return prod(y.shape[1:])
+
+
+def _pull_chunk(graph: Graph, cotangents: Tensor, *, last: bool) -> list[Tensor]:
+    """[C, N, *D] for each input: at once, or one by one if an operator cannot be batched."""
+    if len(cotangents) > 1:
+        try:
+            return graph.pull_many(cotangents)
+        except RuntimeError:
+            # A backward with its own numpy, .item() or random numbers cannot be batched. Should
+            # the fault lie elsewhere, the loop meets it again and raises it plainly.
+            pass
+    final = len(cotangents) - 1
+    singles = [graph.pull(u, retain=not (last and i == final)) for i, u in enumerate(cotangents)]
+    return [torch.stack(pulls) for pulls in zip(*singles, strict=True)]

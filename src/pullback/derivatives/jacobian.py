@@ -32,7 +32,7 @@ def value_and_jacobian(
         x: a tensor [N, *D], a tuple (f is called f(*x)) or a dict (called f(**x)).
         wrt: the index or name of one input, or a sequence of them; default all floating inputs.
         chunk_size: how many outputs are pulled back together; working memory grows with it. None
-            chooses by N (see `default_chunk`), 1 is a plain loop.
+            chooses by the size of x: up to 64 for few rows, 1 for many. 1 is a plain loop.
         check_rows: probe first whether rows are independent (see `check_independent_rows`).
         unconnected: "error", or "zero" for zeros where y does not depend on an input.
 
@@ -83,7 +83,7 @@ def pull_stack(
     rows = graph.inputs.rows
     if count == 0:
         return [point.new_zeros(rows, 0, *point.shape[1:]) for point in graph.points]
-    chunk = default_chunk(rows) if chunk_size is None else chunk_size
+    chunk = default_chunk(graph.points) if chunk_size is None else chunk_size
     parts = []
     for start in range(0, count, chunk):
         part = cotangents(start, min(start + chunk, count))
@@ -91,9 +91,17 @@ def pull_stack(
     return [torch.cat(pieces).transpose(0, 1).contiguous() for pieces in zip(*parts, strict=True)]
 
 
-def default_chunk(rows: int) -> int:
-    """How many cotangents to pull back at once."""
-    return max(1, min(64, 1024 // max(rows, 1)))
+def default_chunk(points: Sequence[Tensor]) -> int:
+    """How many cotangents to pull back at once, by the size of the inputs.
+
+    Batching saves operator calls and costs cache: measured on one CPU core (MLPs of width 20 to
+    256, small conv nets), 8 to 64 at once is 2 to 5 times as fast as the loop for a few rows, and
+    the loop is 1.2 to 2 times as fast for a few thousand. They meet near 2^16 input numbers in
+    flight; below 4 at once batching never paid.
+    """
+    numbers = sum(point.numel() for point in points)
+    chunk = min(64, 2**16 // max(numbers, 1))
+    return chunk if chunk >= 4 else 1
 
 
 def unit_cotangents(y: Tensor, start: int, stop: int) -> Tensor:

@@ -89,7 +89,7 @@ def value_and_pullback(
             pulled = graph.pull(u)
         else:
             pulled = pull_stack(graph, lambda a, b: u[a:b], len(u), chunk_size)
-        return graph.released(graph.y), inputs.pack([graph.released(p) for p in pulled])
+        return graph.released(graph.y), inputs.pack(pulled)
 
 
 def _fitting(api: str, cotangents: Tensor, y: Tensor) -> Tensor:

@@ -92,7 +92,7 @@ class TestAgainstDenseLeastSquares:
     @pytest.mark.parametrize("case", CASES)
     @pytest.mark.parametrize("block", [1, 2**22])
     def test_values_and_slopes(self, case, block, monkeypatch):
-        monkeypatch.setattr(polynomial, "_BLOCK", block)  # 1: several rows of X a chunk
+        monkeypatch.setattr(polynomial, "_BLOCK", block)  # 1: six rows of X a chunk
         options = dict(CASES[case])
         x, y, z, at = problem(unknown=options.pop("unknown", 0.0))
         weight = np.random.default_rng(1).uniform(0.2, 3.0, len(x)) if "weight" in options else None

@@ -203,8 +203,8 @@ def _whitening(api: str, centred: Array, labels: Labels) -> tuple[Array, Array]:
     constant = scale <= rounding * np.abs(labels.x).max(0)
     if constant.all():
         raise InputError(
-            f"{api}: X of shape {labels.x.shape} (n_samples={len(labels.x)}) does not vary, and has "
-            "no direction to keep"
+            f"{api}: X of shape {labels.x.shape} (n_samples={len(labels.x)}) does not vary: it "
+            "has no direction to keep"
         )
     standard = np.where(constant, 0.0, centred / np.where(constant, 1.0, scale))
     variance, axes = np.linalg.eigh(standard.T @ standard / len(standard))

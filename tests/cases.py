@@ -8,6 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+import pullback.derivatives as d
+from pullback.errors import (
+    DtypeError,
+    GradientError,
+    InputError,
+    ShapeError,
+    UnconnectedInputError,
+)
+
 Function = Callable[..., Any]
 
 
@@ -204,3 +213,278 @@ COUPLED = [
 
 SCALAR = [case for case in CASES if case.scalar]
 TWICE = [case for case in SCALAR if case.keys == (None,)]
+
+
+@dataclass(frozen=True)
+class BadInput:
+    """A call that must be refused, and words that the message must have."""
+
+    name: str
+    call: Callable[[], object]
+    error: type[Exception]
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _ones(*shape: int) -> Tensor:
+    return torch.ones(shape)
+
+
+def _row_sum(x: Tensor) -> Tensor:
+    return x.sum(1)
+
+
+BAD_INPUTS = [
+    BadInput(
+        "numpy array",
+        lambda: d.value_and_gradient(_row_sum, np.ones((3, 2))),
+        InputError,
+        ("value_and_gradient: expected x to be a tensor [N, *D]", "numpy.ndarray", "as_tensor"),
+    ),
+    BadInput(
+        "list",
+        lambda: d.value_and_jacobian(_row_sum, [_ones(3, 2)]),
+        InputError,
+        ("value_and_jacobian:", "got a list", "tuple(x)", "torch.stack(x)"),
+    ),
+    BadInput(
+        "empty tuple",
+        lambda: d.value_and_jacobian(_row_sum, ()),
+        InputError,
+        ("at least one input", "empty tuple"),
+    ),
+    BadInput(
+        "scalar",
+        lambda: d.value_and_gradient(torch.sin, torch.tensor(1.0)),
+        ShapeError,
+        ("one row a sample, got a scalar", "x.reshape(1, -1)"),
+    ),
+    BadInput(
+        "rows differ",
+        lambda: d.value_and_gradient(torch.mul, (_ones(3, 1), _ones(4, 1))),
+        ShapeError,
+        ("same number of rows", "x[0] [3, 1], x[1] [4, 1]", "close over it"),
+    ),
+    BadInput(
+        "rows differ, named",
+        lambda: d.value_and_gradient(torch.mul, {"a": _ones(3), "b": _ones(1)}),
+        ShapeError,
+        ("x['a'] [3], x['b'] [1]",),
+    ),
+    BadInput(
+        "integer input",
+        lambda: d.value_and_gradient(_row_sum, torch.ones(3, 2, dtype=torch.long)),
+        DtypeError,
+        ("x is torch.int64, which cannot carry a derivative", "x.float()"),
+    ),
+    BadInput(
+        "integer input asked for",
+        lambda: d.value_and_gradient(torch.mul, (_ones(3), torch.arange(3)), wrt=1),
+        DtypeError,
+        ("x[1] is torch.int64", "leave it out of wrt"),
+    ),
+    BadInput(
+        "complex input",
+        lambda: d.value_and_gradient(_row_sum, torch.ones(3, 2, dtype=torch.complex64)),
+        DtypeError,
+        ("x is torch.complex64", "real and imaginary parts"),
+    ),
+    BadInput(
+        "complex input among others",
+        lambda: d.value_and_gradient(torch.mul, (_ones(3), _ones(3).to(torch.complex64))),
+        DtypeError,
+        ("x[1] is torch.complex64",),
+    ),
+    BadInput(
+        "complex output",
+        lambda: d.value_and_jacobian(lambda x: x + 1j, _ones(3, 2)),
+        DtypeError,
+        ("f returns torch.complex64", "view_as_real"),
+    ),
+    BadInput(
+        "integer output",
+        lambda: d.value_and_gradient(lambda x: x.argmax(1), _ones(3, 2)),
+        DtypeError,
+        ("f returns torch.int64", "argmax"),
+    ),
+    BadInput(
+        "tuple output",
+        lambda: d.value_and_gradient(lambda x: (x, x), _ones(3, 1)),
+        InputError,
+        ("f to return one tensor", "got tuple", "f(x)[0]"),
+    ),
+    BadInput(
+        "mean over rows",
+        lambda: d.value_and_gradient(lambda x: x.square().mean(), _ones(3, 2)),
+        ShapeError,
+        ("N = 3, got a scalar", "averages or sums over rows", "reduction='none'", "never 1/N"),
+    ),
+    BadInput(
+        "mean over one row",
+        lambda: d.value_and_gradient(lambda x: x.square().mean(), _ones(1, 2)),
+        ShapeError,
+        ("N = 1, got a scalar", "reduction='none'"),
+    ),
+    BadInput(
+        "mean over rows, kept",
+        lambda: d.value_and_jacobian(lambda x: x.mean(0, keepdim=True), _ones(3, 2)),
+        ShapeError,
+        ("N = 3, got [1, 2]", "reduction='none'"),
+    ),
+    BadInput(
+        "several outputs",
+        lambda: d.value_and_gradient(torch.sin, _ones(3, 2)),
+        ShapeError,
+        ("one number a row, [N] or [N, 1], got [3, 2]", "value_and_jacobian", "f(x)[:, 0]"),
+    ),
+    BadInput(
+        "several outputs, second order",
+        lambda: d.value_gradient_and_hvp(torch.sin, _ones(3, 2), _ones(3, 2)),
+        ShapeError,
+        ("value_gradient_and_hvp: expected f to return one number a row",),
+    ),
+    BadInput(
+        "wrong direction",
+        lambda: d.value_and_directional(_row_sum, _ones(3, 2), _ones(2, 3)),
+        ShapeError,
+        ("the direction v to have the shape of its input, [3, 2], or of one row, [2], got [2, 3]",),
+    ),
+    BadInput(
+        "direction of another input",
+        lambda: d.value_and_directional(
+            torch.mul, {"a": _ones(3), "b": _ones(3)}, {"a": _ones(3), "b": _ones(4)}
+        ),
+        ShapeError,
+        ("the direction v['b']", "got [4]"),
+    ),
+    BadInput(
+        "no direction",
+        lambda: d.value_gradient_and_hvp(_row_sum, _ones(3, 2), None),
+        InputError,
+        ("value_gradient_and_hvp: expected the direction v to be a tensor, got NoneType",),
+    ),
+    BadInput(
+        "one direction for two inputs",
+        lambda: d.value_and_directional(torch.mul, (_ones(3), _ones(3)), _ones(3)),
+        InputError,
+        ("one direction for each input in wrt, a tuple of 2, got Tensor", "leave it out of wrt"),
+    ),
+    BadInput(
+        "direction names",
+        lambda: d.value_and_directional(torch.mul, {"a": _ones(3), "b": _ones(3)}, {"a": _ones(3)}),
+        InputError,
+        ("a dict with the keys ['a', 'b'], got a dict with the keys ['a']",),
+    ),
+    BadInput(
+        "wrt of a single tensor",
+        lambda: d.value_and_gradient(_row_sum, _ones(3, 2), wrt=0),
+        InputError,
+        ("x is a single tensor: leave wrt out",),
+    ),
+    BadInput(
+        "unknown wrt",
+        lambda: d.value_and_gradient(torch.mul, (_ones(3), _ones(3)), wrt=2),
+        InputError,
+        ("wrt to name inputs among [0, 1], got 2",),
+    ),
+    BadInput(
+        "wrt twice",
+        lambda: d.value_and_gradient(torch.mul, (_ones(3), _ones(3)), wrt=[0, 0]),
+        InputError,
+        ("got [0, 0]",),
+    ),
+    BadInput(
+        "empty wrt",
+        lambda: d.value_and_gradient(torch.mul, (_ones(3), _ones(3)), wrt=[]),
+        InputError,
+        ("got []",),
+    ),
+    BadInput(
+        "unconnected",
+        lambda: d.value_and_gradient(_row_sum, _ones(3, 2), unconnected="zeros"),
+        InputError,
+        ("unconnected='error' or 'zero', got 'zeros'",),
+    ),
+    BadInput(
+        "chunk",
+        lambda: d.value_and_jacobian(torch.sin, _ones(3, 2), chunk_size=0),
+        InputError,
+        ("chunk_size to be 1 or more, or None, got 0",),
+    ),
+    BadInput(
+        "cotangents",
+        lambda: d.value_and_pullback(torch.sin, _ones(3, 2), _ones(4, 2)),
+        ShapeError,
+        ("the output's shape [3, 2], or a stack of them [V, 3, 2], got [4, 2]",),
+    ),
+    BadInput(
+        "cotangents are a list",
+        lambda: d.value_and_pullback(torch.sin, _ones(3, 2), [1.0]),
+        InputError,
+        ("value_and_pullback: expected cotangents to be a tensor, got list",),
+    ),
+    BadInput(
+        "no random cotangents",
+        lambda: d.random_cotangents((3, 2), 0),
+        InputError,
+        ("random_cotangents: expected count to be 1 or more, got 0",),
+    ),
+    BadInput(
+        "integer cotangents",
+        lambda: d.random_cotangents((3, 2), 1, dtype=torch.long),
+        DtypeError,
+        ("expected a floating dtype, got torch.int64",),
+    ),
+    BadInput(
+        "other device",
+        lambda: d.value_and_directional(_row_sum, _ones(3, 2), _ones(3, 2).to("meta")),
+        InputError,
+        ("the direction v on cpu, got it on meta: move it there",),
+    ),
+    BadInput(
+        "detached output",
+        lambda: d.value_and_gradient(lambda x: x.detach().sum(1), _ones(3, 2)),
+        UnconnectedInputError,
+        ("has no graph", "respect to x is", ".detach(), .item(), .numpy()", "no_grad block"),
+    ),
+    BadInput(
+        "constant output",
+        lambda: d.value_and_directional(lambda x: _ones(3, 2), _ones(3, 2), _ones(3, 2)),
+        UnconnectedInputError,
+        ("value_and_directional: the output of f has no graph", "unconnected='zero'"),
+    ),
+    BadInput(
+        "ignored input",
+        lambda: d.value_and_gradient(lambda a, b: a.sum(1), (_ones(3, 2), _ones(3, 2))),
+        UnconnectedInputError,
+        ("does not depend on x[1]", "Leave it out of wrt", "unconnected='zero'"),
+    ),
+    BadInput(
+        "ignored named input",
+        lambda: d.value_and_jacobian(lambda a, b: a, {"a": _ones(3, 2), "b": _ones(3, 2)}),
+        UnconnectedInputError,
+        ("value_and_jacobian: the output of f does not depend on x['b']",),
+    ),
+    BadInput(
+        "no second derivative",
+        lambda: d.value_gradient_and_hvp(
+            lambda x: NumpyBackward.apply(x).sum(1), _ones(3, 2), _ones(2)
+        ),
+        GradientError,
+        ("cannot be differentiated twice", "once_differentiable", "cudnn"),
+    ),
+    BadInput(
+        "differences of a float32 module",
+        lambda: d.gradient_by_differences(nn.Linear(2, 1), _ones(3, 2)),
+        GradientError,
+        ("gradient_by_differences: f could not be run in float64", ".double()"),
+    ),
+    BadInput(
+        "differences with a bad step",
+        lambda: d.gradient_by_differences(torch.sin, _ones(3, 2), step=-1.0),
+        InputError,
+        ("positive step, got -1.0",),
+    ),
+]

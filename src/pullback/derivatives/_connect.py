@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pullback._torch import leaves_of, math_attention, quiet_batching
 from pullback.derivatives._checks import check_output, refuse_detached, refuse_unconnected
-from pullback.derivatives._inputs import Inputs
+from pullback.derivatives._inputs import Inputs, normal
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +53,17 @@ class Graph:
     ) -> Sequence[Tensor | None]:
         if not self.y.requires_grad:
             return [None] * len(self.points)
+        again = self.keep or graph
+        if again and not cotangent.requires_grad:
+            # A once-differentiable operator refuses the second derivative only where its cotangent
+            # requires grad; with a constant one it would give zero and say nothing.
+            cotangent = cotangent.detach().requires_grad_()
         return torch.autograd.grad(
             self.y,
             self.points,
             cotangent,
-            create_graph=self.keep or graph,
-            retain_graph=retain or self.keep or graph,
+            create_graph=again,
+            retain_graph=retain or again,
             allow_unused=True,
             is_grads_batched=batched,
         )
@@ -112,7 +117,7 @@ def connect(
         also: further tensors that the result depends on (directions, cotangents).
     """
     points = [_point(value, recording) for value in inputs.active]
-    values = [_copy(value) for value in inputs.values]
+    values = [normal(value).clone() for value in inputs.values]
     for position, point in zip(inputs.wrt, points, strict=True):
         values[position] = point.clone()
     if twice or recording:
@@ -129,16 +134,7 @@ def connect(
 def _point(value: Tensor, recording: bool) -> Tensor:
     if recording and value.requires_grad:
         return value.view_as(value)
-    return _normal(value).detach().requires_grad_()
-
-
-def _copy(value: Tensor) -> Tensor:
-    return _normal(value).clone()
-
-
-def _normal(value: Tensor) -> Tensor:
-    # An inference tensor cannot be saved for backward; its clone outside that mode can.
-    return value.clone() if value.is_inference() else value
+    return normal(value).detach().requires_grad_()
 
 
 def _reaches_others(y: Tensor, points: Sequence[Tensor]) -> bool:

@@ -47,14 +47,10 @@ class Inputs:
         """The values whose derivative is asked for."""
         return [self.values[i] for i in self.wrt]
 
-    def name(self, position: int) -> str:
-        """How the caller would write this input: x, x[0], x['rate']."""
-        return "x" if self.kind is Tensor else f"x[{self.keys[position]!r}]"
-
     @property
     def names(self) -> list[str]:
         """The names of the inputs whose derivative is asked for."""
-        return [self.name(i) for i in self.wrt]
+        return [name_of("x", self.keys[i]) for i in self.wrt]
 
     def call(self, f: Callable[..., Any], values: Sequence[Tensor]) -> Any:
         """Call f as its container says: f(x), f(*x) or f(**x)."""
@@ -72,11 +68,10 @@ class Inputs:
 
     def directions(self, v: Tensors) -> list[Tensor]:
         """Directions in the container that results come back in, one for each of `wrt`."""
-        names = [self.name(i).replace("x", "v", 1) for i in self.wrt]
+        keys = [None] if self.container is None else [self.keys[i] for i in self.wrt]
         if self.container is None:
             given = [v]
         elif self.container is dict:
-            keys = [self.keys[i] for i in self.wrt]
             if not isinstance(v, Mapping) or set(v) != set(keys):
                 raise InputError(self._wanted_directions(f"a dict with the keys {keys}", v))
             given = [v[key] for key in keys]
@@ -84,30 +79,47 @@ class Inputs:
             if not isinstance(v, tuple) or len(v) != len(self.wrt):
                 raise InputError(self._wanted_directions(f"a tuple of {len(self.wrt)}", v))
             given = list(v)
-        if self.container is None:
-            names = ["v"]
-        triples = zip(names, given, self.active, strict=True)
-        return [check_direction(self.api, name, d, x) for name, d, x in triples]
+        return [
+            normal(check_direction(self.api, name_of("v", key), direction, value))
+            for key, direction, value in zip(keys, given, self.active, strict=True)
+        ]
 
     def _wanted_directions(self, wanted: str, v: object) -> str:
-        got = f"{type(v).__name__} of {len(v)}" if isinstance(v, tuple | dict) else type(v).__name__
+        got = type(v).__name__
+        if isinstance(v, Mapping):
+            got = f"a dict with the keys {list(v)}"
+        elif isinstance(v, tuple | list):
+            got = f"a {got} of {len(v)}"
         return (
             f"{self.api}: expected one direction for each input in wrt, {wanted}, got {got}. "
             "For an input that stays fixed, leave it out of wrt."
         )
 
 
+def name_of(letter: str, key: Hashable) -> str:
+    """How the caller would write one value: x, x[0], x['rate']."""
+    return letter if key is None else f"{letter}[{key!r}]"
+
+
+def normal(value: Tensor) -> Tensor:
+    """The value as a tensor that can be saved for backward; for use outside inference mode."""
+    return value.clone() if value.is_inference() else value
+
+
 def parse_inputs(
-    api: str, x: Tensors, wrt: Key | Sequence[Key] | None = None, *, differentiated: bool = True
+    api: str, x: Tensors, wrt: Key | Sequence[Key] | None = None, *, probing: bool = False
 ) -> Inputs:
-    """Check x and wrt, and flatten them."""
+    """Check x and wrt, and flatten them; a probe can do without a differentiable input."""
     kind, keys, given = _flatten(api, x)
-    names = ["x" if kind is Tensor else f"x[{key!r}]" for key in keys]
+    names = [name_of("x", key) for key in keys]
     values = tuple(check_input(api, n, v) for n, v in zip(names, given, strict=True))
     check_same_rows(api, names, values)
-    positions = _positions(api, kind, keys, values, wrt)
-    for i in positions if differentiated else ():
-        check_differentiable(api, names[i], values[i])
+    if probing:
+        positions = tuple(i for i, value in enumerate(values) if value.is_floating_point())
+    else:
+        positions = _positions(api, kind, keys, values, wrt)
+        for i in positions:
+            check_differentiable(api, names[i], values[i])
     single = kind is Tensor or isinstance(wrt, int | str)
     return Inputs(api, keys, values, positions, kind, None if single else kind)
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any
 
 import torch
@@ -66,7 +67,7 @@ def check_independent_rows(f: Callable[..., Any], x: Tensors) -> None:
     Traceback (most recent call last):
     pullback.errors.CoupledRowsError: check_independent_rows: a row of f(x) changes by ...
     """
-    probe_rows(f, parse_inputs("check_independent_rows", x, differentiated=False))
+    probe_rows(f, parse_inputs("check_independent_rows", x, probing=True))
 
 
 def probe_rows(f: Callable[..., Any], inputs: Inputs) -> None:
@@ -135,7 +136,7 @@ def _change(before: Tensor, after: Tensor, watched: int, inputs: Inputs) -> floa
     tolerance = torch.finfo(real_dtype(before, *inputs.active)).eps ** 0.5 * size
     # Equal infinities differ by NaN, and two NaN do not compare equal: neither is a change.
     same = (a == b) | (a.isnan() & b.isnan()) | ((a - b).abs() <= tolerance)
-    return 0.0 if same.all() else (a - b).abs()[~same].max().item()
+    return 0.0 if same.all() else (a - b).abs()[~same].nan_to_num(inf).max().item()
 
 
 @contextmanager

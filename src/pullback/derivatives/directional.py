@@ -64,10 +64,10 @@ def value_and_directional(
     api = "value_and_directional"
     check_unconnected(api, unconnected)
     inputs = parse_inputs(api, x, wrt)
-    if check_rows:
-        probe_rows(f, inputs)
     with autograd_on() as recording:
         directions = inputs.directions(v)
+        if check_rows:
+            probe_rows(f, inputs)
         graph = connect(
             f,
             inputs,

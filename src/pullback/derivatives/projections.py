@@ -24,7 +24,7 @@ from pullback.derivatives._checks import (
     shape_of,
 )
 from pullback.derivatives._connect import autograd_on, connect
-from pullback.derivatives._inputs import Key, Tensors, parse_inputs
+from pullback.derivatives._inputs import Key, Tensors, normal, parse_inputs
 from pullback.derivatives._rows import probe_rows
 from pullback.derivatives.jacobian import pull_stack
 from pullback.errors import DtypeError, InputError, ShapeError
@@ -84,7 +84,7 @@ def value_and_pullback(
     with autograd_on() as recording:
         zero = unconnected == "zero"
         graph = connect(f, inputs, recording=recording, zero=zero, also=[cotangents])
-        u = _fitting(api, cotangents, graph.y)
+        u = _fitting(api, normal(cotangents), graph.y)
         if u.dim() == graph.y.dim():
             pulled = graph.pull(u)
         else:

@@ -58,10 +58,10 @@ def value_gradient_and_hvp(
     api = "value_gradient_and_hvp"
     check_unconnected(api, unconnected)
     inputs = parse_inputs(api, x, wrt)
-    if check_rows:
-        probe_rows(f, inputs)
     with autograd_on() as recording:
         directions = inputs.directions(v)
+        if check_rows:
+            probe_rows(f, inputs)
         graph = connect(
             f,
             inputs,
@@ -71,8 +71,9 @@ def value_gradient_and_hvp(
             also=directions,
         )
         y = one_output_a_row(api, graph.y)
-        gradients = graph.pull(torch.ones_like(graph.y), graph=True)
-        products = _pull_again(graph, gradients, directions)
+        ones = torch.ones_like(graph.y, requires_grad=True)
+        gradients = graph.pull(ones, graph=True)
+        products = _pull_again(graph, ones, gradients, directions)
         return (
             graph.released(y),
             inputs.pack([graph.released(g) for g in gradients]),
@@ -81,16 +82,21 @@ def value_gradient_and_hvp(
 
 
 def _pull_again(
-    graph: Graph, gradients: Sequence[Tensor], directions: Sequence[Tensor]
+    graph: Graph, ones: Tensor, gradients: Sequence[Tensor], directions: Sequence[Tensor]
 ) -> list[Tensor]:
-    """The gradient of Σ_n g_n·v_n, for each point."""
+    """The gradient of Σ_n g_n·v_n, for each point.
+
+    The cotangent (ones) is asked for too. A once-differentiable operator keeps the second
+    derivative to x off the graph, which looks like a constant gradient; its refusal stands on the
+    way to the cotangent, and only a way that is walked can refuse.
+    """
     curved = [(g, v) for g, v in zip(gradients, directions, strict=True) if g.requires_grad]
     if not curved:
         return [torch.zeros_like(point) for point in graph.points]
     outputs, along = zip(*curved, strict=True)
     try:
-        products = torch.autograd.grad(
-            outputs, graph.points, along, create_graph=graph.keep, allow_unused=True
+        *products, _ = torch.autograd.grad(
+            outputs, (*graph.points, ones), along, create_graph=graph.keep, allow_unused=True
         )
     except RuntimeError as error:
         raise GradientError(

@@ -1,0 +1,243 @@
+"""Figures of evaluations: matplotlib figures out, one panel each, drawn for page and phone alike.
+
+Panels are small, so that their text stays readable on a narrow screen; points are drawn as an
+image inside the drawing, so that a page with many rows stays small. No global state of matplotlib
+is used: figures are made without pyplot.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pullback._extras import require
+from pullback.reports.evaluation import Evaluation
+
+Array = NDArray[np.float64]
+
+# Mid tones: at least 3:1 against a white and against a nearly black page.
+BLUE, ORANGE, GREEN = "#3a7fc4", "#d9772b", "#4a9b5e"
+# Stand for the page's own ink, which only the page knows; see `svg.py`.
+INK = "#010203"
+_SIZE = (4.2, 3.3)
+_DPI = 144
+_MOST_POINTS = 5_000
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """A quantity over one number that sums up the inputs, such as a basket's level.
+
+    Attributes:
+        label: of the horizontal axis.
+        level: one number a row, [N].
+        output: index k of the output.
+        input: index d of the derivative's input; None for the value itself.
+    """
+
+    label: str
+    level: Array
+    output: int = 0
+    input: int | None = None
+
+
+def colours(evaluations: Sequence[Evaluation]) -> list[str]:
+    """One colour a model; the last, which the report is about, is blue."""
+    return [ORANGE, GREEN, BLUE][-len(evaluations) :] if len(evaluations) != 2 else [ORANGE, BLUE]
+
+
+def new_axes(x_label: str, y_label: str) -> tuple[Any, Any]:
+    """An empty panel: figure and axes."""
+    figure_module = require("matplotlib.figure", extra="plot", purpose="a figure")
+    figure = figure_module.Figure(figsize=_SIZE, dpi=_DPI, layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_facecolor("none")
+    figure.set_facecolor("none")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set(color=INK, linewidth=0.6)
+    axes.tick_params(colors=INK, labelsize=9, width=0.6, length=3)
+    axes.set_xlabel(x_label, color=INK, fontsize=10)
+    axes.set_ylabel(y_label, color=INK, fontsize=10)
+    axes.grid(color=INK, alpha=0.12, linewidth=0.5)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def predicted_against_true(
+    evaluations: Sequence[Evaluation], output: int, input: int | None = None
+) -> Any:
+    """Predicted over true, with the line where both are equal."""
+    truth, _ = quantity(evaluations[0], output, input)
+    figure, axes = new_axes("true", "predicted")
+    for evaluation, colour in zip(evaluations, colours(evaluations), strict=True):
+        _cloud(axes, truth, quantity(evaluation, output, input)[1], colour, evaluation.name)
+    low, high = np.nanmin(truth), np.nanmax(truth)
+    axes.plot([low, high], [low, high], color=INK, linewidth=0.9, dashes=(4, 3))
+    _legend(axes, evaluations)
+    return figure
+
+
+def residuals(evaluations: Sequence[Evaluation], output: int) -> Any:
+    """Predicted minus true, over the true value."""
+    figure, axes = new_axes("true", "predicted - true")
+    for evaluation, colour in zip(evaluations, colours(evaluations), strict=True):
+        truth, predicted = quantity(evaluation, output, None)
+        _cloud(axes, truth, predicted - truth, colour, evaluation.name)
+    axes.axhline(0.0, color=INK, linewidth=0.9, dashes=(4, 3))
+    _legend(axes, evaluations)
+    return figure
+
+
+def residual_histogram(evaluations: Sequence[Evaluation], output: int) -> Any:
+    """How often residuals of each size occur."""
+    figure, axes = new_axes("predicted - true", "rows")
+    errors = [p - t for t, p in (quantity(e, output, None) for e in evaluations)]
+    reach = max(np.nanquantile(np.abs(error), 0.995) for error in errors) or 1.0
+    bins = np.linspace(-reach, reach, 61)
+    for evaluation, error, colour in zip(evaluations, errors, colours(evaluations), strict=True):
+        axes.hist(error, bins, color=colour, alpha=0.25)
+        axes.hist(error, bins, color=colour, histtype="step", linewidth=1.3, label=evaluation.name)
+    _legend(axes, evaluations)
+    return figure
+
+
+def learning_curve(evaluations: Sequence[Evaluation], term: str) -> Any:
+    """One term of the loss by epoch; held-out rows dashed."""
+    figure, axes = new_axes("epoch or iteration", f"{term} loss")
+    several = len(evaluations) > 1
+    for evaluation, colour in zip(evaluations, colours(evaluations), strict=True):
+        training = evaluation.training
+        for losses, dashes, what in (
+            (training.train, (), "training"),
+            (training.validation, (4, 2), "held out"),
+        ):
+            if term in losses:
+                label = f"{evaluation.name}, {what}" if several else what
+                style = {"dashes": dashes} if dashes else {}
+                axes.plot(
+                    training.epochs, losses[term], color=colour, linewidth=1.4, label=label, **style
+                )
+    _log_axis(axes)
+    _labels(axes)
+    return figure
+
+
+def error_by_distance(evaluations: Sequence[Evaluation], *, derivatives: bool) -> Any:
+    """Scaled RMSE in ten groups of equally many rows, by distance from the training data."""
+    figure, axes = new_axes("distance from the data's centre [sd]", "scaled RMSE")
+    for evaluation, colour in zip(evaluations, colours(evaluations), strict=True):
+        error = scaled_error(evaluation, derivatives=derivatives)
+        centres, heights = _grouped(evaluation.distance, error)
+        axes.plot(
+            centres, heights, color=colour, linewidth=1.4, marker="o", markersize=4,
+            label=evaluation.name,
+        )  # fmt: skip
+    axes.set_ylim(bottom=0.0)
+    _legend(axes, evaluations)
+    return figure
+
+
+def profile(evaluations: Sequence[Evaluation], view: Profile) -> Any:
+    """Truth and predictions over a level."""
+    first = evaluations[0]
+    output = first.columns.outputs[view.output]
+    name = (
+        output
+        if view.input is None
+        else first.columns.derivative(output, first.columns.inputs[view.input])
+    )
+    figure, axes = new_axes(view.label, name)
+    for evaluation, colour in zip(evaluations, colours(evaluations), strict=True):
+        predicted = quantity(evaluation, view.output, view.input)[1]
+        _points(axes, view.level, predicted, colour, evaluation.name)
+    order = np.argsort(view.level)
+    truth = quantity(first, view.output, view.input)[0]
+    axes.plot(view.level[order], truth[order], color=INK, linewidth=1.4, label="exact")
+    _labels(axes)
+    return figure
+
+
+def quantity(evaluation: Evaluation, output: int, input: int | None) -> tuple[Array, Array]:
+    """Truth and prediction of output k, or of its derivative in input d, [N] each."""
+    if input is None:
+        return evaluation.y[:, output], evaluation.predicted_y[:, output]
+    assert evaluation.dydx is not None, "asked for a derivative that the rows do not have"
+    assert evaluation.predicted_dydx is not None, "predicted wherever there is a truth"
+    return evaluation.dydx[:, output, input], evaluation.predicted_dydx[:, output, input]
+
+
+def scaled_error(evaluation: Evaluation, *, derivatives: bool) -> Array:
+    """Scaled error of each row, [N]: root mean square over outputs, or over derivatives."""
+    if not derivatives:
+        errors, metrics = evaluation.predicted_y - evaluation.y, evaluation.metrics.values
+    else:
+        assert evaluation.dydx is not None, "asked for derivatives that the rows do not have"
+        assert evaluation.predicted_dydx is not None, "predicted wherever there is a truth"
+        difference = evaluation.predicted_dydx - evaluation.dydx
+        errors, metrics = difference.reshape(len(evaluation), -1), evaluation.metrics.derivatives
+    # A quantity without a scale is left out, as an unknown truth is.
+    scales = np.array([np.nan if metric.scale is None else metric.scale for metric in metrics])
+    squares = (errors * scales) ** 2
+    known = ~np.isnan(squares)
+    counts = known.sum(1)
+    sums = np.where(known, squares, 0.0).sum(1)
+    return np.where(counts > 0, np.sqrt(sums / np.maximum(counts, 1)), np.nan)
+
+
+def _grouped(distance: Array, error: Array) -> tuple[Array, Array]:
+    known = ~np.isnan(error)
+    order = np.argsort(distance[known], kind="stable")
+    groups = [group for group in np.array_split(order, 10) if len(group)]
+    centres = [distance[known][group].mean() for group in groups]
+    return np.array(centres), np.array([np.sqrt(np.mean(error[known][g] ** 2)) for g in groups])
+
+
+def _cloud(axes: Any, x: Array, y: Array, colour: str, label: str) -> None:
+    """Points, or where they would cover each other their density."""
+    known = np.isfinite(x) & np.isfinite(y)
+    if known.sum() <= _MOST_POINTS:
+        _points(axes, x, y, colour, label)
+        return
+    colors = require("matplotlib.colors", extra="plot", purpose="a figure")
+    faded = colors.LinearSegmentedColormap.from_list("faded", [f"{colour}30", f"{colour}ff"])
+    axes.hexbin(
+        x[known], y[known], gridsize=60, bins="log", mincnt=1, cmap=faded, linewidths=0.0,
+        rasterized=True,
+    )  # fmt: skip
+    axes.plot([], [], "o", color=colour, markersize=4, label=label)
+
+
+def _points(axes: Any, x: Array, y: Array, colour: str, label: str) -> None:
+    step = -(-len(x) // _MOST_POINTS)
+    alpha = 0.75 if len(x) <= 300 else 0.35
+    axes.plot(
+        x[::step], y[::step], "o", color=colour, markersize=2.2, markeredgewidth=0.0, alpha=alpha,
+        rasterized=True,
+    )  # fmt: skip
+    axes.plot([], [], "o", color=colour, markersize=4, label=label)
+
+
+def _legend(axes: Any, evaluations: Sequence[Evaluation]) -> None:
+    if len(evaluations) > 1:
+        _labels(axes)
+
+
+def _labels(axes: Any) -> None:
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=9, labelcolor=INK, frameon=False, handlelength=1.4)
+
+
+def _log_axis(axes: Any) -> None:
+    ticker = require("matplotlib.ticker", extra="plot", purpose="a figure")
+    values = [v for line in axes.lines for v in np.asarray(line.get_ydata(), float)]
+    if not values or min(values) <= 0.0 or max(values) < 3.0 * min(values):
+        return
+    axes.set_yscale("log")
+    # Plain numbers: powers set as mathematics would bring fonts that the page does not have.
+    plain: Callable[[float, int], str] = lambda value, _: f"{value:g}"  # noqa: E731
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(plain))
+    axes.yaxis.set_minor_formatter(ticker.NullFormatter())

@@ -193,6 +193,14 @@ class TestPredictions:
         np.testing.assert_allclose((value - 5000.0) / 100.0, plain.predict(at), rtol=1e-9)
         np.testing.assert_allclose(slope * factor / 100.0, plain.predict_gradient(at), rtol=1e-9)
 
+    def test_weight_two_is_a_row_given_twice(self):
+        x, y, z, at = problem(unknown=0.2)
+        times = np.random.default_rng(1).integers(0, 4, len(x))
+        model = DifferentialPolynomialRegression(2, ridge=0.01)
+        repeated = model.fit(x.repeat(times, 0), y.repeat(times, 0), z.repeat(times, 0)).predict(at)
+        weighted = model.fit(x, y, z, sample_weight=times).predict(at)
+        np.testing.assert_allclose(weighted, repeated, rtol=1e-9)
+
     def test_score_leaves_unknown_values_out(self):
         x, y, z, _ = problem()
         model = DifferentialPolynomialRegression(2).fit(x, y, z)
@@ -275,6 +283,7 @@ class TestScikitLearn:
         with warnings.catch_warnings():
             # The array API check needs an environment variable that is read at import.
             warnings.filterwarnings("ignore", message=".*SCIPY_ARRAY_API")
+            # Degree 2, since one check has 30 inputs: 5,456 terms of degree 3 are refused.
             model = DifferentialPolynomialRegression(degree=2)
             results = check_estimator(model, on_fail=None, on_skip=None)
         failed = [(r["check_name"], r["exception"]) for r in results if r["status"] == "failed"]

@@ -1,28 +1,43 @@
 """Private or version-bound calls into torch, each with its reason. Checked with torch 2.13."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from torch import Tensor
+from torch.autograd.graph import Node
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def leaves_of(y: Tensor) -> Iterator[Tensor]:
-    """The leaf tensors that y's graph accumulates into; iterative, since graphs run deep.
+    """The leaf tensors that y's graph accumulates into.
 
-    `grad_fn.next_functions` and the `variable` of an AccumulateGrad node are undocumented, but
-    have been there since torch 0.4; nothing public leads from an output to its leaves.
+    An AccumulateGrad node's `variable` is undocumented, but has been there since torch 0.4; nothing
+    public leads from an output to its leaves.
     """
-    if y.grad_fn is None:
-        if y.requires_grad:
-            yield y
-        return
-    waiting, seen = [y.grad_fn], {y.grad_fn}
-    while waiting:
-        node = waiting.pop()
+    if y.grad_fn is None and y.requires_grad:
+        yield y
+    for node in _nodes_of([y]):
         if node.name() == "torch::autograd::AccumulateGrad":
             yield node.variable  # type: ignore[attr-defined]
+
+
+def has_refusal(gradients: Sequence[Tensor]) -> bool:
+    """Whether a once-differentiable operator took part in these gradients.
+
+    It leaves an Error node that is connected to nothing, so that autograd.grad passes it by and
+    takes the gradient for a constant; only a backward over the whole graph would meet it.
+    """
+    return any(node.name() == "torch::autograd::Error" for node in _nodes_of(gradients))
+
+
+def _nodes_of(tensors: Sequence[Tensor]) -> Iterator[Node]:
+    """All nodes of a graph, each once; iterative, since graphs run deep."""
+    waiting = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+    seen = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        yield node
         for parent, _ in node.next_functions:
             if parent is not None and parent not in seen:
                 seen.add(parent)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from pullback._torch import has_refusal
 from pullback.derivatives._checks import check_unconnected, one_output_a_row
 from pullback.derivatives._connect import Graph, autograd_on, connect
 from pullback.derivatives._inputs import Key, Tensors, parse_inputs
@@ -71,9 +72,8 @@ def value_gradient_and_hvp(
             also=directions,
         )
         y = one_output_a_row(api, graph.y)
-        ones = torch.ones_like(graph.y, requires_grad=True)
-        gradients = graph.pull(ones, graph=True)
-        products = _pull_again(graph, ones, gradients, directions)
+        gradients = graph.pull(torch.ones_like(graph.y), graph=True)
+        products = _pull_again(graph, gradients, directions)
         return (
             graph.released(y),
             inputs.pack([graph.released(g) for g in gradients]),
@@ -82,31 +82,32 @@ def value_gradient_and_hvp(
 
 
 def _pull_again(
-    graph: Graph, ones: Tensor, gradients: Sequence[Tensor], directions: Sequence[Tensor]
+    graph: Graph, gradients: Sequence[Tensor], directions: Sequence[Tensor]
 ) -> list[Tensor]:
-    """The gradient of Σ_n g_n·v_n, for each point.
-
-    The cotangent (ones) is asked for too. A once-differentiable operator keeps the second
-    derivative to x off the graph, which looks like a constant gradient; its refusal stands on the
-    way to the cotangent, and only a way that is walked can refuse.
-    """
+    """The gradient of Σ_n g_n·v_n, for each point."""
     curved = [(g, v) for g, v in zip(gradients, directions, strict=True) if g.requires_grad]
     if not curved:
         return [torch.zeros_like(point) for point in graph.points]
     outputs, along = zip(*curved, strict=True)
+    if has_refusal(outputs):
+        raise GradientError(_refused(graph.inputs.api, "it is marked once_differentiable"))
     try:
-        *products, _ = torch.autograd.grad(
-            outputs, (*graph.points, ones), along, create_graph=graph.keep, allow_unused=True
+        products = torch.autograd.grad(
+            outputs, graph.points, along, create_graph=graph.keep, allow_unused=True
         )
     except RuntimeError as error:
-        raise GradientError(
-            f"{graph.inputs.api}: an operator in f cannot be differentiated twice ({error}). "
-            "Fused kernels often cannot: for recurrent layers on a GPU turn cuDNN off "
-            "(torch.backends.cudnn.flags(enabled=False)); a custom autograd.Function needs a "
-            "differentiable backward."
-        ) from error
+        raise GradientError(_refused(graph.inputs.api, str(error))) from error
     # None here is a true zero: y is connected (that was checked), but its gradient is constant.
     return [
         torch.zeros_like(point) if product is None else product
         for point, product in zip(graph.points, products, strict=True)
     ]
+
+
+def _refused(api: str, why: str) -> str:
+    return (
+        f"{api}: an operator in f cannot be differentiated twice ({why}). Fused kernels often "
+        "cannot: for recurrent layers on a GPU turn cuDNN off "
+        "(torch.backends.cudnn.flags(enabled=False)); a custom autograd.Function needs a "
+        "differentiable backward."
+    )

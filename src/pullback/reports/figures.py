@@ -64,6 +64,7 @@ def new_axes(x_label: str, y_label: str) -> tuple[Any, Any]:
     axes.set_ylabel(y_label, color=INK, fontsize=10)
     axes.grid(color=INK, alpha=0.12, linewidth=0.5)
     axes.set_axisbelow(True)
+    axes.locator_params(nbins=6)
     return figure, axes
 
 
@@ -141,22 +142,21 @@ def error_by_distance(evaluations: Sequence[Evaluation], *, derivatives: bool) -
     return figure
 
 
-def profile(evaluations: Sequence[Evaluation], view: Profile) -> Any:
-    """Truth and predictions over a level."""
-    first = evaluations[0]
-    output = first.columns.outputs[view.output]
-    name = (
-        output
-        if view.input is None
-        else first.columns.derivative(output, first.columns.inputs[view.input])
-    )
-    figure, axes = new_axes(view.label, name)
-    for evaluation, colour in zip(evaluations, colours(evaluations), strict=True):
-        predicted = quantity(evaluation, view.output, view.input)[1]
-        _points(axes, view.level, predicted, colour, evaluation.name)
+def profile(evaluations: Sequence[Evaluation], view: Profile, which: int) -> Any:
+    """Truth, and the predictions of model number `which`, over a level.
+
+    The vertical axis is that of all models, so that panels can be compared.
+    """
+    output, input = view.output, view.input
+    figure, axes = new_axes(view.label, "")
     order = np.argsort(view.level)
-    truth = quantity(first, view.output, view.input)[0]
-    axes.plot(view.level[order], truth[order], color=INK, linewidth=1.4, label="exact")
+    truth = quantity(evaluations[0], output, input)[0]
+    predicted = [quantity(evaluation, output, input)[1] for evaluation in evaluations]
+    _points(axes, view.level, predicted[which], colours(evaluations)[which], "predicted")
+    axes.plot(view.level[order], truth[order], color=INK, linewidth=1.0, label="exact")
+    low, high = np.nanmin([truth, *predicted]), np.nanmax([truth, *predicted])
+    margin = 0.04 * (high - low) or 1.0
+    axes.set_ylim(low - margin, high + margin)
     _labels(axes)
     return figure
 
@@ -237,6 +237,7 @@ def _log_axis(axes: Any) -> None:
     if not values or min(values) <= 0.0 or max(values) < 3.0 * min(values):
         return
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
     # Plain numbers: powers set as mathematics would bring fonts that the page does not have.
     plain: Callable[[float, int], str] = lambda value, _: f"{value:g}"  # noqa: E731
     axes.yaxis.set_major_formatter(ticker.FuncFormatter(plain))

@@ -29,9 +29,10 @@ def figure(drawing: Any, title: str, description: str, caption: str = "") -> str
     return f"<figure><h3>{text(title)}</h3>\n{svg(drawing, description)}\n{below}</figure>\n"
 
 
-def figures(panels: Iterable[str]) -> str:
-    """Panels beside each other, as many as fit."""
-    return f'<div class="figures">\n{"".join(panels)}</div>\n'
+def figures(panels: Iterable[str], *, pairs: bool = False) -> str:
+    """Panels beside each other, as many as fit, or at most two."""
+    style = "figures pairs" if pairs else "figures"
+    return f'<div class="{style}">\n{"".join(panels)}</div>\n'
 
 
 def table(
@@ -54,8 +55,10 @@ def table(
     head = "".join(f'<th scope="col">{text(heading)}</th>' for heading in headings)
     body = "".join(_row(cells, best=index == best, notes=notes) for index, cells in enumerate(rows))
     return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{text(caption)}">\n<table>'
-        f"<caption>{text(caption)}</caption>\n<thead><tr>{head}</tr></thead>\n"
+        # Not a <caption>: that would be as wide as the table, and cut off on a narrow screen.
+        f'<p class="caption" aria-hidden="true">{text(caption)}</p>\n'
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{text(caption)}">\n'
+        f'<table aria-label="{text(caption)}">\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{body}</tbody></table></div>\n"
     )
 

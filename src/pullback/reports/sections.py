@@ -8,7 +8,7 @@ from pullback.reports import figures as draw
 from pullback.reports import markup
 from pullback.reports.evaluation import Evaluation
 from pullback.reports.figures import Profile
-from pullback.reports.metrics import Metric, Metrics
+from pullback.reports.metrics import Metric, Metrics, rmse
 from pullback.reports.words import coefficient, comparison, number, outside_sentence, percent
 from pullback.reports.words import summary as summary_of
 
@@ -68,18 +68,23 @@ def _side(evaluation: Evaluation) -> list[str]:
 
 
 def profiles(evaluations: Evaluations, views: Sequence[Profile]) -> str:
-    """Truth and predictions over a level that sums up the inputs."""
+    """Truth and predictions over a level that sums up the inputs, one panel for each model."""
     columns = evaluations[0].columns
-    names = " and ".join(evaluation.name for evaluation in evaluations)
     panels = []
     for view in views:
-        output = columns.outputs[view.output]
-        name = output
+        name = columns.outputs[view.output]
         if view.input is not None:
-            name = columns.derivative(output, columns.inputs[view.input])
-        alt = f"{name} over {view.label}: the exact curve, and the predictions of {names} as points"
-        panels.append(markup.figure(draw.profile(evaluations, view), name, alt))
-    return markup.figures(panels)
+            name = columns.derivative(name, columns.inputs[view.input])
+        for which, evaluation in enumerate(evaluations):
+            truth, predicted = draw.quantity(evaluation, view.output, view.input)
+            caption = f"RMSE {number(rmse(truth, predicted))}"
+            alt = (
+                f"{name} over the {view.label}: the exact curve, and as points the predictions of "
+                f"{evaluation.name}, which differ from it by {caption}"
+            )
+            drawing = draw.profile(evaluations, view, which)
+            panels.append(markup.figure(drawing, f"{name}, {evaluation.name}", alt, caption))
+    return markup.figures(panels, pairs=len(evaluations) == 2)
 
 
 def predictions(evaluations: Evaluations) -> str:

@@ -6,6 +6,9 @@ from math import ceil, log10
 from pullback.reports.evaluation import Evaluation
 from pullback.reports.metrics import Direction, Metric
 
+# Fewer rows than this are counted, and not compared: their error would be a matter of luck.
+_FEW = 20
+
 
 def number(value: float | None, digits: int = 3) -> str:
     """A figure in few digits; a dash where there is none.
@@ -61,14 +64,14 @@ def comparison(evaluations: Sequence[Evaluation]) -> list[str]:
     """What the last model gains over the first."""
     first, last = evaluations[0], evaluations[-1]
     gains = [
-        (f"the error of {a.name}", a.rmse, b.rmse)
+        (f"The error of {a.name}", a.rmse, b.rmse)
         for a, b in zip(first.metrics.values[:4], last.metrics.values[:4], strict=True)
     ]
     mean = (first.metrics.mean_derivative_rmse, last.metrics.mean_derivative_rmse)
-    gains.append(("the mean error of the derivatives", *mean))
+    gains.append(("The mean error of the derivatives", *mean))
     sentences = [
-        f"{last.name.capitalize()} {_change(before / after)} {what}: RMSE {number(after)} against "
-        f"{number(before)} for {first.name}."
+        f"{what} {_change(before / after)} with {last.name} than with {first.name} "
+        f"(RMSE {number(after)} against {number(before)})."
         for what, before, after in gains
         if before is not None and after
     ]
@@ -76,11 +79,12 @@ def comparison(evaluations: Sequence[Evaluation]) -> list[str]:
 
 
 def _change(ratio: float) -> str:
-    if ratio >= 1.05:
-        return f"divides by {ratio:.2g}" if ratio < 100 else f"divides by {ratio:.0f}"
-    if ratio <= 0.95:
-        return f"multiplies by {1 / ratio:.2g}"
-    return "hardly changes"
+    """How an error compares: before ÷ after."""
+    if 0.95 < ratio < 1.05:
+        return "is hardly different"
+    factor = max(ratio, 1.0 / ratio)
+    times = f"{factor:.2g}" if factor < 100 else f"{factor:,.0f}"
+    return f"is {times} times {'smaller' if ratio > 1.0 else 'larger'}"
 
 
 def _value_sentence(metric: Metric, evaluation: Evaluation) -> str:
@@ -134,7 +138,7 @@ def outside_sentence(evaluation: Evaluation) -> str:
         evaluation.metrics_of(chosen).values[0].rmse
         for chosen in (~evaluation.outside, evaluation.outside)
     )
-    if not inside or not outside:
+    if not inside or not outside or count < _FEW:
         return f"{sentence}."
     name = evaluation.columns.outputs[0]
     return f"{sentence}; there the error of {name} is {number(outside / inside, 2)} times as large."

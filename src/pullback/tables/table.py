@@ -34,6 +34,12 @@ class Table:
     def __len__(self) -> int:
         return len(self.x)
 
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """y, where it was asked for."""
+        assert self.y is not None, "these rows were read without values"
+        return self.y
+
 
 def read_table(
     path: str | Path,

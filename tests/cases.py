@@ -61,6 +61,11 @@ class Case:
             return tuple(draw(shape) for shape in self.rows)
         return draw(self.rows)
 
+    def parameters(self) -> list[Tensor]:
+        """The weights of f; none if it is a plain function."""
+        f = self.build()
+        return list(f.parameters()) if isinstance(f, nn.Module) else []
+
     @property
     def scalar(self) -> bool:
         """One output a row."""
@@ -102,6 +107,17 @@ class FusedAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.scaled_dot_product_attention(x, x.tanh(), x).sin().sum((1, 2))
+
+
+class InstanceNorm(nn.Module):
+    """Normalised over the last dimension of each row, with a channel's own weight and bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.InstanceNorm1d(2, affine=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x).tanh().square().sum(2)
 
 
 class Recurrent(nn.Module):
@@ -163,6 +179,9 @@ CASES = [
     Case("conv", lambda: conv(1), (2, 5, 5), (1,)),
     Case("conv K=3", lambda: conv(3), (2, 5, 5), (3,)),
     Case("layer norm", lambda: nn.Sequential(mlp(3, 4), nn.LayerNorm(4)), (3,), (4,)),
+    Case("norm", lambda: nn.Sequential(mlp(3, 4), nn.LayerNorm(4), nn.Linear(4, 1)), (3,), (1,)),
+    Case("instance norm", InstanceNorm, (2, 4), (2,)),
+    Case("rms norm", lambda: nn.Sequential(mlp(3, 4), nn.RMSNorm(4)), (3,), (4,)),
     Case("group norm", lambda: nn.Sequential(mlp(3, 6), nn.GroupNorm(2, 6)), (3,), (6,)),
     Case("batch norm eval", lambda: nn.Sequential(nn.BatchNorm1d(3), mlp(3, 1)).eval(), (3,), (1,)),
     Case("attention", lambda: Attention().eval(), (4, 8), (2,)),
@@ -474,6 +493,14 @@ BAD_INPUTS = [
         ),
         GradientError,
         ("cannot be differentiated twice", "once_differentiable", "cudnn"),
+    ),
+    BadInput(
+        "no second derivative of one part",
+        lambda: d.value_gradient_and_hvp(
+            lambda x: (NumpyBackward.apply(x) + x.sin()).sum(1), _ones(3, 2), _ones(2)
+        ),
+        GradientError,
+        ("cannot be differentiated twice",),
     ),
     BadInput(
         "differences of a float32 module",

@@ -356,6 +356,9 @@ def test_an_operator_that_cannot_be_batched_is_looped():
     f, x = case.make()
     assert_close(value_and_jacobian(f, x, chunk_size=3)[1], torch.diag_embed(x.exp()))
     assert_close(value_and_directional(f, x, x)[1], x.exp() * x)
+    # Beside an operator that can: the two-pass route would see the sine alone, and say nothing.
+    mixed = lambda x: f(x) + x.sin()  # noqa: E731
+    assert_close(value_and_directional(mixed, x, x)[1], (x.exp() + x.cos()) * x)
 
 
 def test_a_chunk_bounds_how_many_are_pulled_together(monkeypatch):

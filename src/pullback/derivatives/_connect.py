@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pullback._torch import leaves_of, math_attention, quiet_batching
+from pullback._torch import differentiable_kernels, leaves_of, quiet_batching
 from pullback.derivatives._checks import check_output, refuse_detached, refuse_unconnected
 from pullback.derivatives._inputs import Inputs, normal
 
@@ -121,7 +121,7 @@ def connect(
     for position, point in zip(inputs.wrt, points, strict=True):
         values[position] = point.clone()
     if twice or recording:
-        with math_attention():
+        with differentiable_kernels(thrice=twice and recording):
             y = inputs.call(f, values)
     else:
         y = inputs.call(f, values)

@@ -14,6 +14,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from pullback._torch import has_refusal
 from pullback.derivatives._checks import check_unconnected
 from pullback.derivatives._connect import Graph, autograd_on, connect
 from pullback.derivatives._inputs import Key, Tensors, parse_inputs
@@ -87,10 +88,12 @@ def _along(graph: Graph, directions: Sequence[Tensor]) -> Tensor:
     u = torch.zeros_like(y, requires_grad=True)
     pulled = graph.pull(u, graph=True)
     linear = [(g, v) for g, v in zip(pulled, directions, strict=True) if g.requires_grad]
+    if not linear or has_refusal(pulled):
+        return _along_by_outputs(graph, directions)
+    outputs, along = zip(*linear, strict=True)
     try:
-        outputs, along = zip(*linear, strict=True)
         (dydv,) = torch.autograd.grad(outputs, u, along, create_graph=graph.keep, retain_graph=True)
-    except (RuntimeError, ValueError):
+    except RuntimeError:
         # An operator whose backward is not differentiable, even in u: output by output then.
         return _along_by_outputs(graph, directions)
     return dydv
@@ -102,7 +105,7 @@ def _along_by_outputs(graph: Graph, directions: Sequence[Tensor]) -> Tensor:
     for k in range(prod(y.shape[1:])):
         (unit,) = unit_cotangents(y, k, k + 1)
         columns.append(dot_rows(graph.pull(unit, retain=True), directions))
-    return torch.stack(columns, 1).reshape(y.shape)
+    return torch.stack(columns, 1).reshape(y.shape) if columns else torch.zeros_like(y)
 
 
 def dot_rows(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:

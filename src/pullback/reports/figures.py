@@ -7,6 +7,7 @@ is used: figures are made without pyplot.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ def predicted_against_true(
 
 def residuals(evaluations: Sequence[Evaluation], output: int) -> Any:
     """Predicted minus true, over the true value."""
-    figure, axes = new_axes("true", "predicted - true")
+    figure, axes = new_axes("true", "predicted \N{MINUS SIGN} true")
     for evaluation, colour in zip(evaluations, colours(evaluations), strict=True):
         truth, predicted = quantity(evaluation, output, None)
         _cloud(axes, truth, predicted - truth, colour, evaluation.name)
@@ -95,7 +96,7 @@ def residuals(evaluations: Sequence[Evaluation], output: int) -> Any:
 
 def residual_histogram(evaluations: Sequence[Evaluation], output: int) -> Any:
     """How often residuals of each size occur."""
-    figure, axes = new_axes("predicted - true", "rows")
+    figure, axes = new_axes("predicted \N{MINUS SIGN} true", "rows")
     errors = [p - t for t, p in (quantity(e, output, None) for e in evaluations)]
     reach = max(np.nanquantile(np.abs(error), 0.995) for error in errors) or 1.0
     bins = np.linspace(-reach, reach, 61)
@@ -106,25 +107,33 @@ def residual_histogram(evaluations: Sequence[Evaluation], output: int) -> Any:
     return figure
 
 
-def learning_curve(evaluations: Sequence[Evaluation], term: str) -> Any:
-    """One term of the loss by epoch; held-out rows dashed."""
-    figure, axes = new_axes("epoch or iteration", f"{term} loss")
-    several = len(evaluations) > 1
-    for evaluation, colour in zip(evaluations, colours(evaluations), strict=True):
-        training = evaluation.training
-        for losses, dashes, what in (
-            (training.train, (), "training"),
-            (training.validation, (4, 2), "held out"),
-        ):
-            if term in losses:
-                label = f"{evaluation.name}, {what}" if several else what
-                style = {"dashes": dashes} if dashes else {}
-                axes.plot(
-                    training.epochs, losses[term], color=colour, linewidth=1.4, label=label, **style
-                )
+def learning_curves(evaluation: Evaluation) -> Any:
+    """Each term's part of the loss by epoch; held-out rows dashed.
+
+    One model a panel: a term is weighed by how many labels it has, so that the same term of a
+    model with other labels is on another scale.
+    """
+    training = evaluation.training
+    steps = "iteration" if training.optimizer == "lbfgs" else "epoch"
+    figure, axes = new_axes(steps, "part of the loss")
+    for term, colour in zip(terms_of(evaluation), cycle([BLUE, GREEN, ORANGE]), strict=False):
+        axes.plot(
+            training.epochs, training.train[term], color=colour, linewidth=1.4, label=term
+        )  # fmt: skip
+        if term in training.validation:
+            axes.plot(
+                training.epochs, training.validation[term], color=colour, linewidth=1.2,
+                dashes=(4, 2), label=f"{term}, held out",
+            )  # fmt: skip
     _log_axis(axes)
     _labels(axes)
     return figure
+
+
+def terms_of(evaluation: Evaluation) -> list[str]:
+    """The terms of the loss that were recorded, without their total unless it is all there is."""
+    terms = [term for term, losses in evaluation.training.train.items() if losses]
+    return [term for term in terms if term != "total"] or terms
 
 
 def error_by_distance(evaluations: Sequence[Evaluation], *, derivatives: bool) -> Any:

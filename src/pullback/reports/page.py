@@ -24,10 +24,10 @@ _PAGE = """<!DOCTYPE html>
 <header>
 <h1>{title}</h1>
 <p class="soft">{subtitle}</p>
-<nav aria-label="Sections"><ul>{links}</ul></nav>
 </header>
 <main>
-{summary}{body}</main>
+{summary}<nav aria-label="Sections"><ul>{links}</ul></nav>
+{body}</main>
 <footer>{footer}</footer>
 </body>
 </html>

@@ -154,25 +154,23 @@ def residuals(evaluations: Evaluations) -> str:
 
 
 def learning(evaluations: Evaluations) -> str:
-    """Loss by epoch, one panel for each term."""
-    terms = list(dict.fromkeys(term for e in evaluations for term in e.training.train))
-    drawn = [term for term in terms if term != "total"] or terms
+    """Loss by epoch, one panel for each model."""
     panels = []
-    for term in drawn:
+    for evaluation in evaluations:
+        run = evaluation.training
         ends = [
-            f"{e.name} ends at {number(e.training.train[term][-1])}"
-            for e in evaluations
-            if e.training.train.get(term)
+            f"{term} ends at {number(run.train[term][-1])}" for term in draw.terms_of(evaluation)
         ]
         if ends:
-            alt = f"The {term} term of the loss by epoch: {'; '.join(ends)}"
-            panels.append(
-                markup.figure(draw.learning_curve(evaluations, term), f"{term} term", alt)
-            )
+            alt = f"Terms of the loss of {evaluation.name} in training: {', '.join(ends)}"
+            panels.append(markup.figure(draw.learning_curves(evaluation), evaluation.name, alt))
     if not panels:
         return markup.paragraphs(["No losses were recorded."])
-    words = "Mean squared errors of standardised quantities, as they enter the loss."
-    if any(e.training.validation for e in evaluations):
+    words = (
+        "Mean squared errors of standardised quantities, each term with its weight: the terms of a "
+        "model add up to its loss. Between models with different labels they do not compare."
+    )
+    if any(evaluation.training.validation for evaluation in evaluations):
         words += " Dashed: rows held out of training."
     return f'<p class="soft">{words}</p>' + markup.figures(panels)
 

@@ -70,8 +70,8 @@ def comparison(evaluations: Sequence[Evaluation]) -> list[str]:
     mean = (first.metrics.mean_derivative_rmse, last.metrics.mean_derivative_rmse)
     gains.append(("The mean error of the derivatives", *mean))
     sentences = [
-        f"{what} {_change(before / after)} with {last.name} than with {first.name} "
-        f"(RMSE {number(after)} against {number(before)})."
+        f"{what} {_change(before / after)} for “{last.name}” than for “{first.name}”: "
+        f"RMSE {number(after)} against {number(before)}."
         for what, before, after in gains
         if before is not None and after
     ]
@@ -81,7 +81,7 @@ def comparison(evaluations: Sequence[Evaluation]) -> list[str]:
 def _change(ratio: float) -> str:
     """How an error compares: before ÷ after."""
     if 0.95 < ratio < 1.05:
-        return "is hardly different"
+        return "is hardly other"
     factor = max(ratio, 1.0 / ratio)
     times = f"{factor:.2g}" if factor < 100 else f"{factor:,.0f}"
     return f"is {times} times {'smaller' if ratio > 1.0 else 'larger'}"

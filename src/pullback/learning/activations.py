@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from pullback.derivatives._connect import autograd_on
+from pullback.derivatives._inputs import normal
 from pullback.errors import ActivationError
 
 Elementwise = Callable[[Tensor], Tensor]
@@ -171,9 +173,8 @@ def _name_of(function: object) -> str:
 
 def _by_autograd(function: Elementwise) -> Callable[[Tensor, Tensor], Tensor]:
     def derivative(z: Tensor, a: Tensor) -> Tensor:
-        keep = torch.is_grad_enabled()
-        with torch.enable_grad():
-            z = z if z.requires_grad else z.detach().requires_grad_()
+        with autograd_on() as keep:
+            z = z if keep and z.requires_grad else normal(z).detach().requires_grad_()
             (slope,) = torch.autograd.grad(function(z).sum(), z, create_graph=keep)
         return slope
 

@@ -22,12 +22,15 @@ import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 from math import sqrt
+from numbers import Integral
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from pullback.derivatives import check_independent_rows, value_and_jacobian
+from pullback.derivatives._connect import autograd_on
+from pullback.derivatives._inputs import normal
 from pullback.errors import InputError, PiecewiseLinearWarning, ShapeError
 from pullback.learning.activations import Activation, Elementwise, as_activation
 
@@ -76,16 +79,21 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         widths = [inputs, *hidden, outputs]
-        if not all(isinstance(width, int) and width > 0 for width in widths):
+        if not all(isinstance(width, Integral) and width > 0 for width in widths):
             raise InputError(f"MLP: expected positive whole widths, got {widths}")
         if not omega_0 > 0:
             raise InputError(f"MLP: expected omega_0 > 0, got {omega_0}")
         self.activation = as_activation(activation, activation_derivative)
         # A module given as activation may have weights of its own: registered, they are trained.
-        self.activation_module = activation if isinstance(activation, nn.Module) else None
+        self.activation_module = (
+            activation.to(dtype=dtype, device=device) if isinstance(activation, nn.Module) else None
+        )
         self.omega_0 = float(omega_0)
+        place = device or torch.get_default_device()
+        # Without their own initial weights, which would come from torch's global random stream.
         self.layers = nn.ModuleList(
-            nn.Linear(a, b, dtype=dtype, device=device) for a, b in pairwise(widths)
+            nn.utils.skip_init(nn.Linear, int(a), int(b), dtype=dtype, device=place)
+            for a, b in pairwise(widths)
         )
         if self.activation.piecewise_linear and hidden:
             _warn_piecewise_linear(self.activation.name)
@@ -113,6 +121,10 @@ class MLP(nn.Module):
             return
         nn.init.trunc_normal_(weight, a=-2.0, b=2.0, generator=generator)
         weight.mul_(1.0 / (sqrt(fan_in) * _TRUNCATED_DEVIATION))
+
+    def extra_repr(self) -> str:
+        """What the layers do not show."""
+        return f"activation={self.activation.name}, omega_0={self.omega_0:g}"
 
     @property
     def inputs(self) -> int:
@@ -214,7 +226,8 @@ class Twin(nn.Module):
         """Values y [N, *K] and ∂y/∂x [N, *K, *D] at x [N, *D]."""
         if hasattr(self.module, "value_and_jacobian"):
             return self.module.value_and_jacobian(x)  # type: ignore[operator]
-        if self.check_rows and self.module.training not in self._checked_modes:
+        # One row alone shows nothing: the check waits for a batch.
+        if self.check_rows and self.module.training not in self._checked_modes and len(x) > 1:
             check_independent_rows(self.module, x)
             self._checked_modes.add(self.module.training)
         return value_and_jacobian(self.module, x, check_rows=False)
@@ -228,13 +241,16 @@ class Twin(nn.Module):
 
 def _hvp_by_autograd(twin: Twin, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Rows of the Jacobian, pulled back once more: H is symmetric, so Hv = ∂(g·v)/∂x."""
-    keep = torch.is_grad_enabled()
-    with torch.enable_grad():
-        x = x if x.requires_grad else x.detach().requires_grad_()
+    with autograd_on() as keep:
+        x = x if keep and x.requires_grad else normal(x).detach().requires_grad_()
+        v = normal(v).expand_as(x)
         y, jac = twin(x)
         along = (jac * v.reshape(-1, *[1] * (jac.ndim - v.ndim), *v.shape[1:])).flatten(2).sum(2)
+        # Zeros where the Jacobian is a constant: a linear module.
         rows = [
-            torch.autograd.grad(along[:, k].sum(), x, create_graph=keep, retain_graph=True)[0]
+            torch.autograd.grad(
+                along[:, k].sum(), x, create_graph=keep, retain_graph=True, materialize_grads=True
+            )[0]
             for k in range(along.shape[1])
         ]
     hvp = torch.stack(rows, dim=1)
@@ -243,9 +259,8 @@ def _hvp_by_autograd(twin: Twin, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor, 
 
 def _bend(activation: Activation, z: Tensor) -> Tensor:
     """σ''(z), by autograd of σ': needed for second-order labels only."""
-    keep = torch.is_grad_enabled()
-    with torch.enable_grad():
-        z = z if z.requires_grad else z.detach().requires_grad_()
+    with autograd_on() as keep:
+        z = z if keep and z.requires_grad else normal(z).detach().requires_grad_()
         slope = activation.derivative(z, activation.function(z))
         if not slope.requires_grad:
             return torch.zeros_like(z)

@@ -75,7 +75,8 @@ class Surrogate:
         """Results for all rows, each array allocated once and filled chunk by chunk."""
         rows = max(1, min(_MOST_ROWS, _NUMBERS // max(width, 1)))
         whole: list[Array] = []
-        with torch.no_grad(), module_mode(self.twin, training=False):
+        # Out of a caller's inference_mode, where Hessians and callable activations get no graph.
+        with torch.inference_mode(False), torch.no_grad(), module_mode(self.twin, training=False):
             for start in range(0, len(x), rows):
                 part = torch.from_numpy(np.ascontiguousarray(x[start : start + rows], float))
                 scaled = self.scaling.scale_x(part).to(self._like)

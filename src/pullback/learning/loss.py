@@ -238,11 +238,36 @@ def _squared_errors(
     # Masked before the subtraction: NaN times zero is NaN, also in the backward pass.
     error = torch.where(unknown, 0.0, predicted - torch.where(unknown, predicted.detach(), label))
     squared = factors * error.square()
+    if squared.shape != error.shape:
+        raise ShapeError(
+            f"DifferentialLoss: expected {kind} predictions for {len(factors)} outputs as in "
+            f"from_data, got {tuple(predicted.shape)}"
+        )
     if weight is not None:
-        squared = squared * weight
+        squared = squared * _fitting(weight, squared)
     if sample_weight is not None:
+        if sample_weight.numel() != len(squared):
+            raise ShapeError(
+                f"DifferentialLoss: expected sample_weight of shape [N] = ({len(squared)},), got "
+                f"{tuple(sample_weight.shape)}"
+            )
         squared = squared * sample_weight.reshape(-1, *[1] * (squared.ndim - 1))
     return squared.sum()
+
+
+def _fitting(weight: Tensor, squared: Tensor) -> Tensor:
+    """The weight, if multiplying by it leaves the shape of the squared errors."""
+    shape = tuple(squared.shape)
+    if squared.ndim == 3 and shape[1] == 1 and weight.shape == (shape[0], shape[2]):
+        return weight.unsqueeze(1)
+    if weight.ndim > len(shape) or any(
+        size not in (1, whole) for size, whole in zip(weight.shape[::-1], shape[::-1], strict=False)
+    ):
+        raise ShapeError(
+            f"DifferentialLoss: expected dydx_weight broadcastable to [N, K, D] = {shape}, got "
+            f"{tuple(weight.shape)}"
+        )
+    return weight
 
 
 def _same_shape(kind: str, predicted: Tensor, label: Tensor) -> Tensor:

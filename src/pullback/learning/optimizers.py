@@ -184,7 +184,15 @@ class LBFGSStepper:
         self.optimizer.param_groups[0]["max_iter"] = min(
             ITERATIONS_A_LOOK, self.epochs - self.epoch
         )
-        before = float(self.optimizer.step(self._closure).detach())
+        weights = [p.detach().clone() for p in self.parameters]
+        try:
+            before = float(self.optimizer.step(self._closure).detach())
+        except BaseException:
+            # Ctrl-C comes at a trial point of the line search, which may be far off.
+            with torch.no_grad():
+                for parameter, kept in zip(self.parameters, weights, strict=True):
+                    parameter.copy_(kept)
+            raise
         self.epoch += self.optimizer.param_groups[0]["max_iter"]
         with torch.no_grad():
             terms = loss_terms(self.twin, self.loss, self.data)

@@ -1,6 +1,7 @@
 """Which optimizer, for how long: chosen from the data, with the reason."""
 
 from dataclasses import dataclass
+from math import isnan, nan
 
 import torch
 from torch import Tensor
@@ -84,6 +85,8 @@ def _choose(data: DifferentialData) -> tuple[str, str]:
     if data.dydx is None:
         return "adam", "adam: without derivatives, noise in the values can't be told from curvature"
     noise = noise_share(data.x, data.y, data.dydx)
+    if isnan(noise):
+        return "adam", "adam: no two neighbours have known derivatives, to tell noise by"
     if noise > NOISE:
         return "adam", (
             f"adam: between neighbours, values differ from what their derivatives say by "
@@ -99,8 +102,8 @@ def noise_share(x: Tensor, y: Tensor, dydx: Tensor) -> float:
     """How far Δy is from ½(z_a + z_b)·Δx between nearest neighbours, as a share of y's spread.
 
     For exact labels this is the error of the trapezoid rule, of third order in the distance; for
-    noisy ones it is the noise. The median over rows, the largest over outputs; 0 if nothing
-    is known.
+    noisy ones it is the noise. The median over rows, the largest over outputs; NaN if
+    nothing is known.
     """
     rows = torch.arange(len(x))[:: max(1, len(x) // 1_000)]
     near = torch.cdist(x[rows], x)
@@ -111,4 +114,4 @@ def noise_share(x: Tensor, y: Tensor, dydx: Tensor) -> float:
     miss = (y[other] - y[rows] - (slope * step).sum(2)).abs()
     # Median absolute deviation of a normal is 0.6745 of its standard deviation; two rows' noise.
     share = miss.nanmedian(0).values / 0.6745 / 2**0.5
-    return float(share.nan_to_num(nan=0.0).amax())
+    return float(share[~share.isnan()].amax()) if not share.isnan().all() else nan

@@ -92,7 +92,7 @@ def fit(
     started = time.perf_counter() - history.seconds
     with thread_count(threads), progress_bar(progress, history.optimizer) as report:
         try:
-            while stepper.epoch < stepper.epochs:
+            while stepper.epoch < stepper.epochs and not _stale(best, stepper, patience):
                 terms = _run_epoch(stepper)
                 held_out = _evaluate(twin, loss, validation)
                 history.record(stepper.epoch, stepper.learning_rate, terms, held_out)
@@ -102,12 +102,11 @@ def fit(
                     best.offer(held_out["total"], stepper.epoch, twin)
                 if log:
                     log.note()
-                if held_out is not None and patience and stepper.epoch - best.epoch >= patience:
-                    history.events.append(
-                        f"stopped early at epoch {stepper.epoch}: no better on held-out rows "
-                        f"since epoch {best.epoch}"
-                    )
-                    break
+            if stepper.epoch < stepper.epochs:
+                history.events.append(
+                    f"stopped early at epoch {stepper.epoch}: no better on held-out rows "
+                    f"since epoch {best.epoch}"
+                )
         except KeyboardInterrupt:
             _interrupted(history, stepper, kept="the best" if best.weights else "the last")
     if log:
@@ -116,6 +115,10 @@ def fit(
         twin.load_state_dict(best.weights)
         history.best_epoch = best.epoch
     return history
+
+
+def _stale(best: _Best, stepper: Stepper, patience: int | None) -> bool:
+    return patience is not None and bool(best.weights) and stepper.epoch - best.epoch >= patience
 
 
 def _run_epoch(stepper: Stepper) -> Terms:

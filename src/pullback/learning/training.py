@@ -1,6 +1,7 @@
 """From checked labels to a trained surrogate: split, scale, choose, train, restart on collapse."""
 
 import hashlib
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,7 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pullback.errors import CollapseWarning, GradientError
+from pullback._state import devices_of, kept_rng
+from pullback.errors import CollapseWarning, GradientError, InputError
 from pullback.learning.collapse import is_collapsed
 from pullback.learning.data import DifferentialData
 from pullback.learning.fit import Checkpoint, fit
@@ -49,6 +51,18 @@ class Options:
     progress: bool | None = None
     checkpoint: Path | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("weight_decay", "derivative_weight", "derivative_floor",
+                     "second_order_weight", "restarts"):  # fmt: skip
+            if not getattr(self, name) >= 0:
+                raise InputError(f"{name}: expected at least 0, got {getattr(self, name)}")
+        if self.patience is not None and not self.patience > 0:
+            raise InputError(f"patience: expected a number above 0, got {self.patience}")
+        if not 0 < self.validation_fraction < 1:
+            raise InputError(
+                f"validation_fraction: expected between 0 and 1, got {self.validation_fraction}"
+            )
+
 
 def train(
     make_network: MakeNetwork,
@@ -71,7 +85,8 @@ def train(
         GradientError: the loss is not finite, in every try.
     """
     if options.derivative_weight == 0:
-        data = replace(data, dydx=None, dydx_weight=None, dydv=None)
+        data = _without_derivatives(data)
+        validation = None if validation is None else _without_derivatives(validation)
     if validation is None and options.early_stopping:
         data, validation = _split(data, options)
     scaling = Scaling.from_data(data)
@@ -87,10 +102,15 @@ def train(
         scaled, options.derivative_weight, options.derivative_floor, options.second_order_weight
     ).to(place.dtype, place.device)
     held_out = None if validation is None else scaling.scale(validation).map(place)
-    twin, history = _with_restarts(
-        make_network, loss, scaled.map(place), held_out, recipe, options, place
-    )
+    placed = scaled.map(place)
+    # The dropout of a user's module draws from the global stream, which is the caller's.
+    with kept_rng(*devices_of(placed.x)):
+        twin, history = _with_restarts(make_network, loss, placed, held_out, recipe, options, place)
     return Surrogate(twin.eval(), scaling, data.y.shape[1]), history
+
+
+def _without_derivatives(data: DifferentialData) -> DifferentialData:
+    return replace(data, dydx=None, dydx_weight=None, dydv=None)
 
 
 @dataclass(frozen=True)
@@ -112,33 +132,38 @@ def _with_restarts(
     place: _Place,
 ) -> tuple[Twin, History]:
     """Train; if the result is a constant or not finite, again, new weights, half the rate."""
-    tries: list[tuple[float, Twin, History]] = []
+    tries: list[tuple[float, Twin, History, int]] = []
     told = [recipe.reason]
     for attempt in range(options.restarts + 1):
         slower = replace(recipe, learning_rate=recipe.learning_rate / 2**attempt)
         history = History(recipe.optimizer, events=list(told))
-        generator = torch.Generator().manual_seed(options.seed + 1_000_003 * attempt)
+        seed = options.seed + 1_000_003 * attempt
+        generator = torch.Generator().manual_seed(seed)
+        torch.manual_seed(seed)
         twin = make_network(generator, place.dtype).to(place.device)
         stepper = _stepper(twin, loss, data, slower, options, generator)
         try:
             fit(
                 twin, loss, stepper, history, validation=held_out,
                 patience=_patience(options, recipe), progress=options.progress,
-                checkpoint=_checkpoint(options, data, attempt), threads=_threads(twin, recipe),
+                checkpoint=_checkpoint(options, (data, held_out), twin, attempt),
+                threads=_threads(twin, recipe),
             )  # fmt: skip
         except GradientError:
             if attempt == options.restarts:
                 raise
             trouble = "the loss became infinite"
         else:
-            tries.append((history.train["total"][-1], twin, history))
+            # Interrupted in its first epoch, a run has no loss yet.
+            reached = history.train.get("total", [math.inf])[-1]
+            tries.append((reached, twin, history, len(told)))
             if history.interrupted or not is_collapsed(twin, data):
                 break
             trouble = "training ended as a constant"
         told.append(_tell(trouble, attempt, options.restarts))
-    best = min(tries, key=lambda one: one[0])
-    best[2].events[: len(told)] = told
-    return best[1], best[2]
+    _, twin, history, before = min(tries, key=lambda one: one[0])
+    history.events[:before] = told
+    return twin, history
 
 
 def _tell(trouble: str, attempt: int, restarts: int) -> str:
@@ -167,6 +192,8 @@ def _stepper(
 
 
 def _split(data: DifferentialData, options: Options) -> tuple[DifferentialData, DifferentialData]:
+    if len(data) < 2:
+        raise InputError("early_stopping: expected at least 2 rows, to hold one out, got 1")
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(options.seed))
     held = min(len(data) - 1, max(1, round(options.validation_fraction * len(data))))
     return data.take(order[held:]), data.take(order[:held])
@@ -184,16 +211,19 @@ def _threads(twin: Twin, recipe: Recipe) -> int | None:
     return 1 if work < _ONE_THREAD else None
 
 
-def _checkpoint(options: Options, data: DifferentialData, attempt: int) -> Checkpoint | None:
+def _checkpoint(
+    options: Options, parts: tuple[DifferentialData | None, ...], twin: Twin, attempt: int
+) -> Checkpoint | None:
     if options.checkpoint is None:
         return None
     digest = hashlib.sha256()
     free = replace(options, progress=None, checkpoint=None, device=None)
-    digest.update(repr((free, attempt)).encode())
-    for name, tensor in vars(data).items():
-        if tensor is not None:
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    digest.update(repr((free, attempt, twin)).encode())
+    for part in parts:
+        for name, tensor in ({} if part is None else vars(part)).items():
+            if tensor is not None:
+                digest.update(name.encode())
+                digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     folder = options.checkpoint
     return Checkpoint(
         folder if attempt == 0 else folder.with_name(f"{folder.name}-{attempt}"), digest.hexdigest()

@@ -1,5 +1,6 @@
 """Save and load a fitted model: safetensors and JSON, nothing that runs."""
 
+import copy
 import os
 import platform
 from pathlib import Path
@@ -74,7 +75,9 @@ def load(
         model.history_ = History.from_json(config["history"])
         model.columns_ = Columns.from_json(config["columns"])
         model.single_output_ = config["single_output"]
-    except (KeyError, TypeError, RuntimeError, AttributeError) as error:
+    except ModelFileError:
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise ModelFileError(
             f"{folder}: the parts of the model do not fit together ({error})"
         ) from None
@@ -114,7 +117,7 @@ def _build(
         raise ModelFileError(
             f"{folder}: the model was fitted with {kind}; pass one: load(folder, module={kind}(…))"
         )
-    return module.to(dtype=dtype)
+    return copy.deepcopy(module).to(dtype=dtype)
 
 
 def _parameters(config: dict[str, Any]) -> dict[str, Any]:

@@ -71,11 +71,11 @@ def write_folder(folder: str | os.PathLike[str], config: dict[str, Any], tree: A
     target.parent.mkdir(parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        text = json.dumps({**config, "state": structure}, indent=1, allow_nan=True)
+        text = json.dumps({**config, "state": structure}, indent=1, default=_plain)
         (new / CONFIG).write_text(text, encoding="utf-8")
         # Clones: safetensors refuses tensors that share memory, as Adam's may.
         save_file({key: t.clone() for key, t in tensors.items()}, new / WEIGHTS)
-        _swap(new, target)
+        _swap(new, target, config["kind"])
     finally:
         shutil.rmtree(new, ignore_errors=True)
     return target
@@ -120,18 +120,44 @@ def _read_config(source: Path, kind: str) -> dict[str, Any]:
     return config
 
 
-def _swap(new: Path, target: Path) -> None:
+def _plain(number: Any) -> Any:
+    """Numpy's numbers and arrays, which hyper-parameters may be, as JSON knows them."""
+    if hasattr(number, "tolist"):
+        return number.tolist()
+    raise TypeError(f"cannot be stored: {type(number).__name__}")
+
+
+def _swap(new: Path, target: Path, kind: str) -> None:
     """Move `new` to `target`, replacing what a former call wrote there, and nothing else."""
-    if target.exists() and not (target / CONFIG).exists() and any(target.iterdir()):
-        raise ModelFileError(f"{target}: exists and is not a saved model; nothing was written")
+    if target.exists():
+        _check_replaceable(target, kind)
     os.chmod(new, 0o755)
     if not target.exists():
         new.rename(target)
         return
     old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
     target.rename(old / target.name)
-    new.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
+    try:
+        new.rename(target)
+    except BaseException:
+        (old / target.name).rename(target)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _check_replaceable(target: Path, kind: str) -> None:
+    if not target.is_dir():
+        raise ModelFileError(f"{target}: exists and is not a folder; nothing was written")
+    names = {path.name for path in target.iterdir()}
+    if names and names != {CONFIG, WEIGHTS}:
+        other = min(names - {CONFIG, WEIGHTS}, default="one file of two")
+        raise ModelFileError(
+            f"{target}: exists and is not a saved {kind} alone (it holds {other}); nothing was "
+            "written"
+        )
+    if names and _read_config(target, kind).get("kind") != kind:
+        raise ModelFileError(f"{target}: exists and is not a saved {kind}; nothing was written")
 
 
 def clone_state(module: torch.nn.Module) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """The scikit-learn estimator: fit on values and derivatives, predict both."""
 
 import copy
+import operator
 import os
 import secrets
 import warnings
@@ -209,7 +210,7 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
     def predict_hessian(self, X: Any) -> Any:
         """∂²y/∂x², [N, D, D] or [N, K, D, D]: numpy, or a tensor for a tensor."""
         hessian = self.surrogate_.hessian(self._inputs(X, "predict_hessian"))
-        return like_input(self._squeezed(hessian), X)
+        return self._like(hessian, X)
 
     def set_output(self, *, transform: str | None = None) -> "DifferentialRegressor":
         """Let `predict` return frames: "pandas", "polars", or "default" for arrays.
@@ -307,12 +308,18 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
         return make
 
     def _options(self) -> Options:
+        if self.checkpoint is not None and self.random_state is None:
+            raise InputError(
+                "checkpoint: expected a random_state with it: without one, every fit is another "
+                "run, and none can continue what an earlier one wrote"
+            )
         return Options(
-            optimizer=self.optimizer, epochs=self.epochs, batch_size=self.batch_size,
+            optimizer=self.optimizer, epochs=_whole(self.epochs),
+            batch_size=_whole(self.batch_size),
             learning_rate=self.learning_rate, weight_decay=self.weight_decay,
             derivative_weight=self.derivative_weight, derivative_floor=self.derivative_floor,
             second_order_weight=self.second_order_weight, early_stopping=self.early_stopping,
-            validation_fraction=self.validation_fraction, patience=self.patience,
+            validation_fraction=self.validation_fraction, patience=_whole(self.patience),
             restarts=0 if self.module is not None else self.restarts, seed=_seed(self.random_state),
             dtype=_dtype(self.dtype), device=self.device, progress=self.progress,
             checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
@@ -331,11 +338,15 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
     def _hand_out(self, result: Array, X: Any, names: tuple[str, ...]) -> Any:
         kind = getattr(self, "_frames", "default")
         if kind == "default":
-            floats = getattr(X, "dtype", None)
-            out = self._squeezed(result)
-            return like_input(out.astype(np.float32) if floats == np.float32 else out, X)
+            return self._like(result, X)
         flat = result.reshape(len(result), -1)
-        return _frame(kind, flat, names, getattr(X, "index", None))
+        # A list has an `index` too: a method.
+        return _frame(kind, flat, names, X.index if hasattr(X, "iloc") else None)
+
+    def _like(self, result: Array, X: Any) -> Any:
+        out = self._squeezed(result)
+        single = getattr(X, "dtype", None) == np.float32
+        return like_input(out.astype(np.float32) if single else out, X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -388,15 +399,33 @@ def _extra_labels(labels: Labels, directions: Any, dydv: Any, hvp: Any) -> dict[
             torch.as_tensor(value).detach().cpu() if isinstance(value, torch.Tensor) else value,
             float,
         )
-        if array.shape != shapes[name] and k == 1 and array.size == np.prod(shapes[name]):
+        if name != "directions" and k == 1 and array.shape == (n, *shapes[name][2:]):
             array = array.reshape(shapes[name])
         if array.shape != shapes[name]:
             raise ShapeError(
                 f"DifferentialRegressor.fit: expected {name} of shape {shapes[name]}, got "
                 f"{array.shape}"
             )
+        if np.isinf(array).any():
+            raise InputError(f"DifferentialRegressor.fit: {name} must not hold infinity")
         extra[name] = _tensor(array)
-    return extra
+    return _with_known_directions(extra)
+
+
+def _with_known_directions(extra: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """A row without labels along v needs no v: NaN there becomes 0, lest it reach the weights."""
+    if "directions" not in extra:
+        return extra
+    v = extra["directions"]
+    unknown = v.isnan().any(1)
+    labels = [extra[name].flatten(1) for name in ("dydv", "hvp") if name in extra]
+    lost = [unknown & ~label.isnan().all(1) for label in labels]
+    if any(bool(rows.any()) for rows in lost):
+        raise InputError(
+            "DifferentialRegressor.fit: directions must be known in every row with a label in "
+            "dydv or hvp; NaN there needs NaN in both"
+        )
+    return {**extra, "directions": torch.where(unknown[:, None], 0.0, v)}
 
 
 def _tensor(array: Array) -> torch.Tensor:
@@ -410,6 +439,11 @@ def _seed(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _whole(number: Any) -> int | None:
+    # A grid of numpy's integers would end in files that know only Python's.
+    return None if number is None else operator.index(number)
 
 
 def _dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:

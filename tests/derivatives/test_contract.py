@@ -241,6 +241,17 @@ def test_directions_and_cotangents_made_in_inference_mode(outputs):
     assert f[0].weight.grad.abs().max() > 0
 
 
+@EVERY_CALL
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad])
+def test_a_graph_that_f_closes_over_is_left_whole(derivative, mode):
+    encoder, f = nn.Linear(1, 1).double(), mlp(3, 1).double()
+    x, context = torch.randn(4, 3).double(), encoder(torch.ones(1, 1).double()).exp()
+    with mode():
+        derivative(lambda x: f(x) * context, x)
+    context.sum().backward()
+    assert encoder.weight.grad.abs().max() > 0
+
+
 # Unconnected inputs
 
 

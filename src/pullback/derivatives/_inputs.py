@@ -1,6 +1,6 @@
 """What stands behind `x` and `wrt`: one tensor, a tuple or a dict becomes a flat list and back."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,14 +24,16 @@ class Inputs:
     """The inputs of one call.
 
     Attributes:
+        api: the name of the call.
         keys: how the container names each value: None for a bare tensor, an index or a string.
         values: the caller's tensors, in order.
         wrt: positions in `values` whose derivative is asked for.
-        container: the type that results come back in; None for a bare tensor.
+        kind: how f is called: Tensor for f(x), tuple for f(*x), dict for f(**x).
+        container: what results come back in: tuple, dict, or None for a bare tensor.
     """
 
     api: str
-    keys: tuple[Hashable, ...]
+    keys: tuple[Any, ...]
     values: tuple[Tensor, ...]
     wrt: tuple[int, ...]
     kind: type
@@ -55,7 +57,7 @@ class Inputs:
     def call(self, f: Callable[..., Any], values: Sequence[Tensor]) -> Any:
         """Call f as its container says: f(x), f(*x) or f(**x)."""
         if self.kind is dict:
-            return f(**dict(zip(map(str, self.keys), values, strict=True)))
+            return f(**dict(zip(self.keys, values, strict=True)))
         return f(*values)
 
     def pack(self, results: Sequence[Tensor]) -> Tensors:
@@ -75,10 +77,10 @@ class Inputs:
             if not isinstance(v, Mapping) or set(v) != set(keys):
                 raise InputError(self._wanted_directions(f"a dict with the keys {keys}", v))
             given = [v[key] for key in keys]
-        else:
-            if not isinstance(v, tuple) or len(v) != len(self.wrt):
-                raise InputError(self._wanted_directions(f"a tuple of {len(self.wrt)}", v))
+        elif isinstance(v, tuple) and len(v) == len(self.wrt):
             given = list(v)
+        else:
+            raise InputError(self._wanted_directions(f"a tuple of {len(self.wrt)}", v))
         return [
             normal(check_direction(self.api, name_of("v", key), direction, value))
             for key, direction, value in zip(keys, given, self.active, strict=True)
@@ -96,7 +98,7 @@ class Inputs:
         )
 
 
-def name_of(letter: str, key: Hashable) -> str:
+def name_of(letter: str, key: object) -> str:
     """How the caller would write one value: x, x[0], x['rate']."""
     return letter if key is None else f"{letter}[{key!r}]"
 
@@ -124,7 +126,7 @@ def parse_inputs(
     return Inputs(api, keys, values, positions, kind, None if single else kind)
 
 
-def _flatten(api: str, x: Tensors) -> tuple[type, tuple[Hashable, ...], tuple[object, ...]]:
+def _flatten(api: str, x: Tensors) -> tuple[type, tuple[Any, ...], tuple[object, ...]]:
     if isinstance(x, tuple | Mapping):
         if not x:
             raise InputError(f"{api}: expected at least one input, got an empty {type(x).__name__}")
@@ -142,7 +144,7 @@ def _flatten(api: str, x: Tensors) -> tuple[type, tuple[Hashable, ...], tuple[ob
 def _positions(
     api: str,
     kind: type,
-    keys: tuple[Hashable, ...],
+    keys: tuple[Any, ...],
     values: tuple[Tensor, ...],
     wrt: Key | Sequence[Key] | None,
 ) -> tuple[int, ...]:

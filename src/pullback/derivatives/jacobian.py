@@ -80,34 +80,35 @@ def pull_stack(
         count: V.
         chunk_size: how many are pulled back together.
     """
-    rows = graph.inputs.rows
     if count == 0:
-        return [point.new_zeros(rows, 0, *point.shape[1:]) for point in graph.points]
-    chunk = default_chunk(graph.points) if chunk_size is None else chunk_size
+        return [point.new_zeros(len(point), 0, *point.shape[1:]) for point in graph.points]
+    chunk = chunk_size or default_chunk(graph)
     parts = []
     for start in range(0, count, chunk):
         part = cotangents(start, min(start + chunk, count))
-        parts.append(_pull_chunk(graph, part, last=start + chunk >= count))
-    return [torch.cat(pieces).transpose(0, 1).contiguous() for pieces in zip(*parts, strict=True)]
+        parts += _pull_chunk(graph, part, last=start + chunk >= count)
+    return [torch.cat(pieces, 1) for pieces in zip(*parts, strict=True)]
 
 
-def default_chunk(points: Sequence[Tensor]) -> int:
+def default_chunk(graph: Graph) -> int:
     """How many cotangents to pull back at once, by the size of the inputs.
 
     Batching saves operator calls and costs cache: measured on one CPU core (MLPs of width 20 to
     256, small conv nets), 8 to 64 at once is 2 to 5 times as fast as the loop for a few rows, and
-    the loop is 1.2 to 2 times as fast for a few thousand. They meet near 2^16 input numbers in
-    flight; below 4 at once batching never paid.
+    the loop is 1.2 to 3 times as fast for a few thousand. They meet near 2^16 input numbers in
+    flight, near 2^13 where the graph is kept and differentiated again; below 4 at once batching
+    never paid.
     """
-    numbers = sum(point.numel() for point in points)
-    chunk = min(64, 2**16 // max(numbers, 1))
+    numbers = sum(point.numel() for point in graph.points)
+    in_flight = 2**13 if graph.keep else 2**16
+    chunk = min(64, in_flight // max(numbers, 1))
     return chunk if chunk >= 4 else 1
 
 
 def unit_cotangents(y: Tensor, start: int, stop: int) -> Tensor:
     """The cotangents that pick outputs start to stop of each row, [stop - start, N, *K]."""
-    number = torch.arange(start, stop, device=y.device)
-    unit = torch.nn.functional.one_hot(number, _outputs(y)).to(y.dtype)
+    unit = y.new_zeros(stop - start, _outputs(y))
+    unit.diagonal(start).fill_(1)
     return unit.reshape(stop - start, 1, *y.shape[1:]).expand(stop - start, *y.shape)
 
 
@@ -115,15 +116,16 @@ def _outputs(y: Tensor) -> int:
     return prod(y.shape[1:])
 
 
-def _pull_chunk(graph: Graph, cotangents: Tensor, *, last: bool) -> list[Tensor]:
-    """[C, N, *D] for each input: at once, or one by one if an operator cannot be batched."""
+def _pull_chunk(graph: Graph, cotangents: Tensor, *, last: bool) -> list[list[Tensor]]:
+    """Parts [N, C, *D] for each input: one, or C if an operator cannot be batched."""
     if len(cotangents) > 1:
         try:
-            return graph.pull_many(cotangents)
+            return [[g.transpose(0, 1) for g in graph.pull_many(cotangents)]]
         except RuntimeError:
             # A backward with its own numpy, .item() or random numbers cannot be batched. Should
             # the fault lie elsewhere, the loop meets it again and raises it plainly.
             pass
-    final = len(cotangents) - 1
-    singles = [graph.pull(u, retain=not (last and i == final)) for i, u in enumerate(cotangents)]
-    return [torch.stack(pulls) for pulls in zip(*singles, strict=True)]
+    final = len(cotangents) - 1 if last else len(cotangents)
+    return [
+        [g.unsqueeze(1) for g in graph.pull(u, retain=i < final)] for i, u in enumerate(cotangents)
+    ]

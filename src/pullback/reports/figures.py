@@ -60,7 +60,7 @@ def new_axes(x_label: str, y_label: str) -> tuple[Any, Any]:
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set(color=INK, linewidth=0.6)
-    axes.tick_params(colors=INK, labelsize=9, width=0.6, length=3)
+    axes.tick_params(which="both", colors=INK, labelsize=9, width=0.6, length=3)
     axes.set_xlabel(x_label, color=INK, fontsize=10)
     axes.set_ylabel(y_label, color=INK, fontsize=10)
     axes.grid(color=INK, alpha=0.12, linewidth=0.5)

@@ -185,13 +185,18 @@ def right_sign(truth: Array, predicted: Array) -> float | None:
 def cosines(truth: Array, predicted: Array) -> Array:
     """Cosines of gradient rows [N, D], known entries only, where the true gradient is not zero."""
     known = ~np.isnan(truth)
-    t, p = np.where(known, truth, 0.0), np.where(known, predicted, 0.0)
+    t, p = (_of_size_one(np.where(known, rows, 0.0)) for rows in (truth, predicted))
     lengths_t, lengths_p = np.linalg.norm(t, axis=1), np.linalg.norm(p, axis=1)
     kept = lengths_t > _ZERO * lengths_t.max(initial=0.0)
-    # Each divided before the product: the product of two tiny lengths would be zero.
     t = t[kept] / lengths_t[kept, None]
-    p = p[kept] / np.where(lengths_p[kept] > 0, lengths_p[kept], 1.0)[:, None]
+    p = p[kept] / np.where(lengths_p[kept] > 0.0, lengths_p[kept], 1.0)[:, None]
     return np.clip((t * p).sum(1), -1.0, 1.0)
+
+
+def _of_size_one(rows: Array) -> Array:
+    """Divided by the largest entry: the square of a tiny length would be zero."""
+    largest = np.abs(rows).max(initial=0.0)
+    return rows / largest if largest > 0.0 else rows
 
 
 def _value_metric(name: str, truth: Array, predicted: Array) -> Metric:

@@ -1,5 +1,6 @@
 """A matplotlib figure as an SVG element that lives in a page: its ink, its font, readable aloud."""
 
+import hashlib
 import io
 import re
 from html import escape
@@ -27,15 +28,22 @@ def svg(figure: Any, description: str) -> str:
     box = re.search(r'viewBox="[^"]*"', opening)
     assert box is not None, "matplotlib writes a viewBox"
     label = escape(description, quote=True)
-    return f'<svg role="img" aria-label="{label}" {box[0]}>{_cleaned(rest)}'.strip()
+    return f'<svg role="img" aria-label="{label}" {box[0]}>{_cleaned(rest, description)}'.strip()
 
 
-def _cleaned(text: str) -> str:
+def _cleaned(text: str, description: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = text.replace(INK, "currentColor")
-    # Names that matplotlib counts up in every figure would be there twice in a page.
-    text = re.sub(r'<g id="[^"]*">', "<g>", text)
+    text = _own_names(text, description)
     text = re.sub(r"(font: [^']*?px) [^;\"]*", r"\1 system-ui, sans-serif", text)
     text = text.replace("xlink:href", "href")
     return re.sub(r"\n\s*", "\n", text)
+
+
+def _own_names(text: str, description: str) -> str:
+    """Keep names that are referred to, made unlike those of every other drawing in the page."""
+    used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
+    prefix = f"f{hashlib.sha256((description + text).encode()).hexdigest()[:8]}-"
+    text = re.sub(r' id="([^"]*)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in used else "", text)
+    return re.sub(r'((?:href="|url\()#)', rf"\g<1>{prefix}", text)

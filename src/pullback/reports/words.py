@@ -40,15 +40,17 @@ def percent(share: float | None) -> str:
     """A share in percent; never 100 % or 0 % for what is not quite.
 
     >>> percent(0.5), percent(0.99999), percent(1.0), percent(0.00001), percent(0.0)
-    ('50 %', '> 99.9 %', '100 %', '< 0.1 %', '0 %')
+    ('50.0 %', '> 99.9 %', '100 %', '< 0.1 %', '0 %')
     """
     if share is None:
         return "–"
+    if share in (0.0, 1.0):
+        return f"{100 * share:.0f} %"
     if 0.999 < share < 1.0:
         return "> 99.9 %"
     if 0.0 < share < 0.001:
         return "< 0.1 %"
-    return f"{100 * share:.3g} %"
+    return f"{100 * share:.1f} %"
 
 
 def summary(evaluation: Evaluation) -> list[str]:

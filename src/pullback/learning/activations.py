@@ -85,7 +85,7 @@ ACTIVATIONS = {
         Activation(
             "leaky_relu",
             functional.leaky_relu,
-            lambda z, a: torch.where(z > 0, 1.0, 0.01).to(z.dtype),
+            lambda z, a: torch.where(z > 0, torch.ones_like(z), 0.01),
             piecewise_linear=True,
         ),
     )

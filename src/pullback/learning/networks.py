@@ -146,7 +146,7 @@ class MLP(nn.Module):
     def value_and_jacobian(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Values y [N, K] and ∂y/∂x [N, K, D] at x [N, D], in plain tensor operations."""
         y, slopes, _ = self._forward(self._checked(x))
-        g = self._output_rows(len(x))
+        g = self._output_rows(x)
         for layer, slope in zip(reversed(self.layers[:-1]), reversed(slopes), strict=True):
             g = (g * slope.unsqueeze(1)) @ self._scaled(_weight(layer))
         return y, g
@@ -160,7 +160,7 @@ class MLP(nn.Module):
         for layer, slope in zip(self.layers[:-1], slopes, strict=True):
             z_dots.append(a_dot @ self._scaled(_weight(layer)).T)
             a_dot = slope * z_dots[-1]
-        g = self._output_rows(len(x))
+        g = self._output_rows(x)
         g_dot = torch.zeros_like(g)
         for i in reversed(range(len(slopes))):
             weight, slope = self._scaled(_weight(self.layers[i])), slopes[i].unsqueeze(1)
@@ -181,8 +181,9 @@ class MLP(nn.Module):
     def _scaled(self, tensor: Tensor) -> Tensor:
         return tensor if self.omega_0 == 1.0 else self.omega_0 * tensor
 
-    def _output_rows(self, rows: int) -> Tensor:
-        return _weight(self.layers[-1]).expand(rows, -1, -1)
+    def _output_rows(self, x: Tensor) -> Tensor:
+        # shape[0] and not len: an exported program keeps the number of rows open.
+        return _weight(self.layers[-1]).expand(x.shape[0], -1, -1)
 
     def _checked(self, x: Tensor) -> Tensor:
         if x.ndim != 2 or x.shape[1] != self.inputs:

@@ -457,6 +457,18 @@ BAD_INPUTS = [
         ("expected a floating dtype, got torch.int64",),
     ),
     BadInput(
+        "complex direction",
+        lambda: d.value_and_directional(_row_sum, _ones(3, 2), _ones(3, 2) * 1j),
+        DtypeError,
+        ("expected the direction v to be real, got torch.complex64",),
+    ),
+    BadInput(
+        "complex cotangents",
+        lambda: d.value_and_pullback(_row_sum, _ones(3, 2), _ones(3) * 1j),
+        DtypeError,
+        ("expected cotangents to be real, got torch.complex64",),
+    ),
+    BadInput(
         "other device",
         lambda: d.value_and_directional(_row_sum, _ones(3, 2), _ones(3, 2).to("meta")),
         InputError,

@@ -76,7 +76,7 @@ def probe_rows(f: Callable[..., Any], inputs: Inputs) -> None:
         return
     probe = _Probe(f, inputs)
     with autograd_on(), kept_buffers_of_called(f):
-        few = torch.linspace(0, inputs.rows - 1, FEW).long()
+        few = torch.arange(FEW) * (inputs.rows - 1) // (FEW - 1)
         if inputs.rows <= FEW or not probe.works(few):
             probe.judge(torch.arange(inputs.rows))
 
@@ -132,9 +132,10 @@ class _Probe:
         """By how much a row changed; 0 if by rounding. See NOTE [Rounding or coupling]."""
         if torch.equal(before[watched], after[watched]):
             return 0.0
-        a, b = before[watched].double(), after[watched].double()
-        size = torch.cat([before, after]).double().abs().nan_to_num(0.0, 0.0, 0.0).amax(0)
         eps = torch.finfo(real_dtype(before, *self.inputs.active)).eps
+        before, after = before.cpu().double(), after.cpu().double()
+        a, b = before[watched], after[watched]
+        size = torch.cat([before, after]).abs().nan_to_num(0.0, 0.0, 0.0).amax(0)
         # Equal infinities differ by NaN, and two NaN do not compare equal: neither is a change.
         same = (a == b) | (a.isnan() & b.isnan()) | ((a - b).abs() <= eps**0.5 * size)
         return 0.0 if same.all() else (a - b).abs()[~same].nan_to_num(inf).max().item()

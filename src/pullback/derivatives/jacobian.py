@@ -1,6 +1,6 @@
 """Several outputs a row: their values and the Jacobian, a chunk of outputs at a time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
 
@@ -80,14 +80,28 @@ def pull_stack(
         count: V.
         chunk_size: how many are pulled back together.
     """
-    if count == 0:
-        return [point.new_zeros(len(point), 0, *point.shape[1:]) for point in graph.points]
     chunk = chunk_size or default_chunk(graph)
-    parts = []
+    pieces = _pieces(graph, cotangents, count, chunk)
+    if graph.keep and count:
+        return [torch.cat(parts, 1) for parts in zip(*pieces, strict=True)]
+    # Without a graph to keep, each piece goes to its place at once: no second copy of the result.
+    stacks = [point.new_empty(len(point), count, *point.shape[1:]) for point in graph.points]
+    done = 0
+    for parts in pieces:
+        width = parts[0].shape[1]
+        for stack, part in zip(stacks, parts, strict=True):
+            stack[:, done : done + width] = part
+        done += width
+    return stacks
+
+
+def _pieces(
+    graph: Graph, cotangents: Callable[[int, int], Tensor], count: int, chunk: int
+) -> Iterator[list[Tensor]]:
+    """[N, C, *D] for each input, in the order of the cotangents."""
     for start in range(0, count, chunk):
-        part = cotangents(start, min(start + chunk, count))
-        parts += _pull_chunk(graph, part, last=start + chunk >= count)
-    return [torch.cat(pieces, 1) for pieces in zip(*parts, strict=True)]
+        stop = min(start + chunk, count)
+        yield from _pull_chunk(graph, cotangents(start, stop), last=stop == count)
 
 
 def default_chunk(graph: Graph) -> int:
@@ -116,16 +130,18 @@ def _outputs(y: Tensor) -> int:
     return prod(y.shape[1:])
 
 
-def _pull_chunk(graph: Graph, cotangents: Tensor, *, last: bool) -> list[list[Tensor]]:
-    """Parts [N, C, *D] for each input: one, or C if an operator cannot be batched."""
+def _pull_chunk(graph: Graph, cotangents: Tensor, *, last: bool) -> Iterator[list[Tensor]]:
+    """One piece [N, C, *D], or C pieces if an operator cannot be batched."""
     if len(cotangents) > 1:
         try:
-            return [[g.transpose(0, 1) for g in graph.pull_many(cotangents)]]
+            together = graph.pull_many(cotangents)
         except RuntimeError:
             # A backward with its own numpy, .item() or random numbers cannot be batched. Should
             # the fault lie elsewhere, the loop meets it again and raises it plainly.
             pass
+        else:
+            yield [pulled.transpose(0, 1) for pulled in together]
+            return
     final = len(cotangents) - 1 if last else len(cotangents)
-    return [
-        [g.unsqueeze(1) for g in graph.pull(u, retain=i < final)] for i, u in enumerate(cotangents)
-    ]
+    for i, u in enumerate(cotangents):
+        yield [pulled.unsqueeze(1) for pulled in graph.pull(u, retain=i < final)]

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from pullback.derivatives._checks import (
+    as_dtype_of,
     check_chunk_size,
-    check_device,
     check_unconnected,
     shape_of,
 )
@@ -99,8 +99,7 @@ def _fitting(api: str, cotangents: Tensor, y: Tensor) -> Tensor:
             f"{api}: expected cotangents of the output's shape {shape_of(y)}, or a stack of them "
             f"[V, {shape_of(y)[1:]}, got {shape_of(cotangents)}."
         )
-    check_device(api, "cotangents", cotangents, y)
-    return cotangents.to(y.dtype)
+    return as_dtype_of(api, "cotangents", cotangents, y)
 
 
 def random_cotangents(

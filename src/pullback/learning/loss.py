@@ -237,12 +237,12 @@ def _squared_errors(
     unknown = label.isnan()
     # Masked before the subtraction: NaN times zero is NaN, also in the backward pass.
     error = torch.where(unknown, 0.0, predicted - torch.where(unknown, predicted.detach(), label))
-    squared = factors * error.square()
-    if squared.shape != error.shape:
+    if error.shape[1:].numel() != factors.numel():
         raise ShapeError(
             f"DifferentialLoss: expected {kind} predictions for {len(factors)} outputs as in "
             f"from_data, got {tuple(predicted.shape)}"
         )
+    squared = factors * error.square()
     if weight is not None:
         squared = squared * _fitting(weight, squared)
     if sample_weight is not None:
@@ -297,7 +297,7 @@ def _factors(label: Tensor | None, slope: Tensor, floor: float, weight: float) -
 
 def _known(label: Tensor | None) -> float:
     """How many numbers a row holds, on average."""
-    return 0.0 if label is None else float((~label.isnan()).sum() / max(len(label), 1))
+    return 0.0 if label is None else int((~label.isnan()).sum()) / max(len(label), 1)
 
 
 def _columns(tensor: Tensor) -> Tensor:

@@ -96,9 +96,9 @@ def differences_in_weights(loss: Callable[[], Tensor], module: nn.Module) -> dic
         for i in range(len(flat)):
             kept = float(flat[i])
             flat[i] = kept + step
-            above = float(loss())
+            above = float(loss().detach())
             flat[i] = kept - step
-            slope[i] = (above - float(loss())) / (2 * step)
+            slope[i] = (above - float(loss().detach())) / (2 * step)
             flat[i] = kept
         slopes[name] = slope.reshape(parameter.shape)
     return slopes

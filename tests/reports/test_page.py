@@ -80,6 +80,14 @@ def test_names_are_escaped():
     assert "<title>A &lt;report&gt;</title>" in page
 
 
+def test_names_are_no_mathematics():
+    x = rows(30)
+    pair = [evaluate(known(), x, *known().exact(x), name=name) for name in ("_old", "a$_{$b$")]
+    words = "".join(Outline(render_page(pair, title="t", profiles=[Profile("$x", x[:, 0])])).words)
+    for name in ("_old", "a$_{$b$", "$x"):
+        assert words.count(name) >= 2
+
+
 def test_figures_take_the_ink_of_the_page():
     """Dark mode: nothing in a drawing is black on its own, and no white sheet lies behind."""
     model, x = known(), rows(50)

@@ -10,7 +10,15 @@ from rich.progress import track
 
 from pullback.cli.options import PATH, check_output, force, output
 from pullback.learning import DifferentialRegressor
-from pullback.tables import Table, iter_chunks, locate, open_source, open_writer, suffix_of
+from pullback.tables import (
+    CHUNK_ROWS,
+    Table,
+    iter_chunks,
+    locate,
+    open_source,
+    open_writer,
+    suffix_of,
+)
 
 
 @click.command("predict", short_help="Predict the rows of a table, in bounded memory.")
@@ -44,7 +52,7 @@ def command(
     layout = locate(source, regressor.columns_, x=x, truths=False)
     total = outside = 0
     with open_writer(output, regressor.columns_) as write:
-        for chunk in _shown(iter_chunks(source, layout), quiet):
+        for chunk in _shown(iter_chunks(source, layout, rows=CHUNK_ROWS), quiet):
             flag = np.asarray(regressor.domain_.outside(chunk.x), bool)
             write(_predicted(regressor, chunk, gradient), {"outside_domain": flag})
             total, outside = total + len(chunk), outside + int(flag.sum())

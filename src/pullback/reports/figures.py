@@ -76,7 +76,9 @@ def predicted_against_true(
     truth, _ = quantity(evaluations[0], output, input)
     figure, axes = new_axes("true", "predicted")
     for evaluation, colour in zip(evaluations, colours(evaluations), strict=True):
-        _cloud(axes, truth, quantity(evaluation, output, input)[1], colour, evaluation.name)
+        _cloud(
+            axes, truth, quantity(evaluation, output, input)[1], colour, _legible(evaluation.name)
+        )
     low, high = np.nanmin(truth), np.nanmax(truth)
     axes.plot([low, high], [low, high], color=INK, linewidth=0.9, dashes=(4, 3))
     _legend(axes, evaluations)
@@ -102,7 +104,14 @@ def residual_histogram(evaluations: Sequence[Evaluation], output: int) -> Any:
     bins = np.linspace(-reach, reach, 61)
     for evaluation, error, colour in zip(evaluations, errors, colours(evaluations), strict=True):
         axes.hist(error, bins, color=colour, alpha=0.25)
-        axes.hist(error, bins, color=colour, histtype="step", linewidth=1.3, label=evaluation.name)
+        axes.hist(
+            error,
+            bins,
+            color=colour,
+            histtype="step",
+            linewidth=1.3,
+            label=_legible(evaluation.name),
+        )
     _legend(axes, evaluations)
     return figure
 
@@ -144,7 +153,7 @@ def error_by_distance(evaluations: Sequence[Evaluation], *, derivatives: bool) -
         centres, heights = _grouped(evaluation.distance, error)
         axes.plot(
             centres, heights, color=colour, linewidth=1.4, marker="o", markersize=4,
-            label=evaluation.name,
+            label=_legible(evaluation.name),
         )  # fmt: skip
     axes.set_ylim(bottom=0.0)
     _legend(axes, evaluations)
@@ -157,7 +166,7 @@ def profile(evaluations: Sequence[Evaluation], view: Profile, which: int) -> Any
     The vertical axis is that of all models, so that panels can be compared.
     """
     output, input = view.output, view.input
-    figure, axes = new_axes(view.label, "")
+    figure, axes = new_axes(_legible(view.label), "")
     order = np.argsort(view.level)
     truth = quantity(evaluations[0], output, input)[0]
     predicted = [quantity(evaluation, output, input)[1] for evaluation in evaluations]
@@ -217,7 +226,7 @@ def _cloud(axes: Any, x: Array, y: Array, colour: str, label: str) -> None:
         x[known], y[known], gridsize=60, bins="log", mincnt=1, cmap=faded, linewidths=0.0,
         rasterized=True,
     )  # fmt: skip
-    axes.plot([], [], "o", color=colour, markersize=4, label=label)
+    axes.plot([], [], "o", color=colour, markersize=4, label=_legible(label))
 
 
 def _points(axes: Any, x: Array, y: Array, colour: str, label: str) -> None:
@@ -227,7 +236,13 @@ def _points(axes: Any, x: Array, y: Array, colour: str, label: str) -> None:
         x[::step], y[::step], "o", color=colour, markersize=2.2, markeredgewidth=0.0, alpha=alpha,
         rasterized=True,
     )  # fmt: skip
-    axes.plot([], [], "o", color=colour, markersize=4, label=label)
+    axes.plot([], [], "o", color=colour, markersize=4, label=_legible(label))
+
+
+def _legible(text: str) -> str:
+    """Shown as it is: matplotlib sets $…$ as mathematics, and hides labels that start with _."""
+    plain = text.replace("$", r"\$")
+    return f"\N{ZERO WIDTH SPACE}{plain}" if plain.startswith("_") else plain
 
 
 def _legend(axes: Any, evaluations: Sequence[Evaluation]) -> None:

@@ -9,6 +9,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from itertools import combinations
 
 import numpy as np
 
@@ -259,8 +260,10 @@ def swap(data: Data, rng: np.random.Generator) -> Data:
 
 
 def standardise(data: Data, rng: np.random.Generator) -> Data:
+    """A scaler in front, where the inputs had units of their own: spreads of 3 to 30 or 1 by that."""
     x, y, dydx = data
-    return (x - x.mean(axis=0)) / x.std(axis=0), y, dydx
+    spread = (3.0 * 10.0 ** rng.uniform(0, 1, x.shape[1])) ** rng.choice([-1, 1], x.shape[1])
+    return (x - x.mean(axis=0)) / x.std(axis=0), y, dydx * x.std(axis=0) / spread
 
 
 def shuffle(data: Data, rng: np.random.Generator) -> Data:
@@ -290,18 +293,18 @@ def _strongest(data: Data) -> np.ndarray:
 
 
 def _unlike(data: Data) -> tuple[int, int]:
-    """The columns whose swap changes the labels most, among those that matter."""
-    x, _, dydx = data
-    slopes = dydx if dydx.ndim == 2 else dydx[:, 0]
-    best = _strongest(data)[:4]
-    pairs = [(int(a), int(b)) for a in best for b in best if a < b]
-    return max(
-        pairs,
-        key=lambda pair: (
-            np.minimum(*(x.std(axis=0)[list(pair)]))
-            * np.abs(slopes[:, pair[0]] - slopes[:, pair[1]]).mean()
-        ),
-    )
+    """Columns as unlike as there are, among those that move y clearly."""
+    shares, slopes = _shares(data), data[2] if data[2].ndim == 2 else data[2][:, 0]
+    good = np.flatnonzero(shares > 0.3 * shares.max())
+    if len(good) < 2:
+        good = np.argsort(-shares)[:2]
+    size = np.sqrt(np.mean(slopes**2, axis=0))
+
+    def unlike(pair: tuple[int, int]) -> float:
+        a, b = pair
+        return float(np.mean((slopes[:, a] - slopes[:, b]) ** 2) / (size[a] * size[b]))
+
+    return max(combinations(good.tolist(), 2), key=unlike)
 
 
 # What the fault is called, the columns it must name (None: any), and the factor found.

@@ -6,27 +6,37 @@ import pytest
 
 from pullback.learning.progress import progress_bar
 
+TERMS = {"value": 0.512, "derivative": 0.0312}
 
-@pytest.fixture
-def terminal(monkeypatch, capsys):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "200")
+
+def run(show, *, terminal=False, error=None):
+    """A run of one report, as if standard error were a terminal."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+        patch.setenv("TERM", "xterm")
+        patch.setenv("COLUMNS", "200")
+        with progress_bar(show, "adam") as report:
+            report(3, 10, TERMS)
+            if error:
+                raise error
 
 
 @pytest.mark.parametrize("show", [False, None])
 def test_silent_where_no_terminal_is(show, capsys):
-    with progress_bar(show, "adam") as report:
-        report(1, 10, {"value": 0.5})
+    run(show)
 
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.usefixtures("terminal")
+def test_silent_on_a_terminal_where_it_is_not_wanted(capsys):
+    run(False, terminal=True)
+
+    assert capsys.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("show", [True, None])
 def test_shows_both_losses_on_a_terminal(show, capsys):
-    with progress_bar(show, "adam") as report:
-        report(3, 10, {"value": 0.512, "derivative": 0.0312})
+    run(show, terminal=True)
     out, err = capsys.readouterr()
 
     assert out == ""
@@ -34,25 +44,10 @@ def test_shows_both_losses_on_a_terminal(show, capsys):
         assert words in err
 
 
-@pytest.mark.usefixtures("terminal")
-def test_not_shown_where_it_is_not_wanted(capsys):
-    with progress_bar(False, "adam") as report:
-        report(3, 10, {"value": 0.5})
-
-    assert capsys.readouterr() == ("", "")
-
-
-def interrupted():
-    with progress_bar(True, "adam") as report:
-        report(1, 2, {"value": 1.0})
-        raise KeyboardInterrupt
-
-
-@pytest.mark.usefixtures("terminal")
 def test_ended_also_by_an_exception(capsys):
     with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    with progress_bar(True, "again") as report:  # rich allows one live display at a time
-        report(1, 2, {"value": 1.0})
+        run(True, terminal=True, error=KeyboardInterrupt())
+    capsys.readouterr()
+    run(True, terminal=True)  # rich allows one live display at a time
 
-    assert "again" in capsys.readouterr().err
+    assert "adam" in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """Private or version-bound calls into torch, each with its reason. Checked with torch 2.13."""
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -131,15 +130,3 @@ def _standardised(x: Tensor, dims: tuple[int, ...], eps: float) -> Tensor:
 def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
-
-
-@contextmanager
-def quiet_batching() -> Iterator[None]:
-    """Silence the warning that batched autograd loops over an operator without a batching rule.
-
-    The result is the same and no slower than the loop it replaces, so the warning tells a caller
-    nothing that could be acted on.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*batching rule.*")
-        yield

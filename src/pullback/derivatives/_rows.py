@@ -52,6 +52,9 @@ def check_independent_rows(f: Callable[..., Any], x: Tensors) -> None:
     to couple, and what f would do to more rows is unknowable. A function that gives different
     outputs for the same input and random stream cannot be judged either, and passes.
 
+    It costs about 0.3 ms for a small MLP. In a training loop one check is enough: call this before
+    it, and pass check_rows=False inside.
+
     Args:
         f: a module or a function.
         x: a tensor [N, *D], a tuple (f is called f(*x)) or a dict (called f(**x)).

@@ -80,7 +80,7 @@ def probe_rows(f: Callable[..., Any], inputs: Inputs) -> None:
     probe = _Probe(f, inputs)
     with autograd_on(), kept_buffers_of_called(f):
         few = torch.arange(FEW) * (inputs.rows - 1) // (FEW - 1)
-        if inputs.rows <= FEW or not probe.works(few):
+        if inputs.rows <= FEW or not probe.judged_by(few):
             probe.judge(torch.arange(inputs.rows))
 
 
@@ -89,7 +89,7 @@ class _Probe:
     f: Callable[..., Any]
     inputs: Inputs
 
-    def works(self, rows: Tensor) -> bool:
+    def judged_by(self, rows: Tensor) -> bool:
         """Judge by these rows, unless f cannot do with them: it may close over all N."""
         try:
             y = self.run(self.take(rows))

@@ -100,21 +100,19 @@ def predictions(evaluations: Evaluations) -> str:
     panels += [
         _against(evaluations, last.metrics.derivatives[i], *divmod(i, inputs)) for i in chosen
     ]
-    known = sum(1 for metric in last.metrics.derivatives if metric.rows)
     words = "Each point is a test row; on the dashed line a prediction is exact. Where points "
     words += "would cover each other, their density is shown."
-    if known > len(chosen):
-        words += f" Of {known} derivatives the {len(chosen)} least well predicted are drawn; all "
-        words += "are in the table of metrics."
+    if len(last.metrics.derivatives) > len(chosen):
+        words += f" Of {len(last.metrics.derivatives)} derivatives "
+        words += f"{len(chosen)} are drawn: those that vary and are least well predicted. All are "
+        words += "in the table of metrics."
     return f'<p class="soft">{markup.text(words)}</p>' + markup.figures(panels)
 
 
 def _chosen(metrics: Metrics) -> list[int]:
-    """Derivatives to draw: all if they are few, else those with the largest scaled errors."""
-    known = [i for i, metric in enumerate(metrics.derivatives) if metric.rows]
-    if len(known) <= _MOST_PANELS:
-        return known
-    worst = sorted(known, key=lambda i: -(metrics.derivatives[i].scaled_rmse or 0.0))
+    """Derivatives to draw: of those that vary all, or the eight with the largest scaled errors."""
+    varying = [i for i, metric in enumerate(metrics.derivatives) if metric.r2 is not None]
+    worst = sorted(varying, key=lambda i: -(metrics.derivatives[i].scaled_rmse or 0.0))
     return sorted(worst[:_MOST_PANELS])
 
 
@@ -261,7 +259,6 @@ def metrics(evaluations: Evaluations) -> str:
 
 def _metrics_table(evaluation: Evaluation, several: bool) -> str:
     metrics = (*evaluation.metrics.values, *evaluation.metrics.derivatives)
-    notes = any(metric.note for metric in metrics)
     rows = [
         [
             evaluation.columns.label(metric.name),
@@ -270,15 +267,12 @@ def _metrics_table(evaluation: Evaluation, several: bool) -> str:
             number(metric.scaled_rmse),
             percent(metric.right_sign),
             f"{metric.rows:,}",
-            *([metric.note] if notes else []),
         ]
         for metric in metrics
     ]
     headings = ["quantity", "R²", "RMSE", "scaled RMSE", "right sign", "rows"]
     caption = f"Metrics of {evaluation.name}" if several else "Metrics by quantity"
-    table = markup.table(
-        caption, [*headings, *(["note"] if notes else [])], rows, notes=notes
-    )  # fmt: skip
+    table = markup.table(caption, headings, rows, notes=[metric.note for metric in metrics])
     directions = [
         [d.output, coefficient(d.cosine), coefficient(d.low_cosine), f"{d.rows:,}"]
         for d in evaluation.metrics.directions

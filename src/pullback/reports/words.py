@@ -108,8 +108,8 @@ def _derivative_sentences(evaluation: Evaluation) -> list[str]:
         return ["The test rows hold no derivatives: only values are compared."]
     worst = max(known, key=lambda metric: metric.scaled_rmse or 0.0)
     start = "The derivative is"
-    if len(evaluation.metrics.derivatives) > 1:
-        start = f"Of {len(evaluation.metrics.derivatives)} derivatives, the least well predicted is"
+    if len(known) > 1:
+        start = f"Of {len(known)} derivatives, the least well predicted is"
     sentence = (
         f"{start} {worst.name}: scaled RMSE {number(worst.scaled_rmse)}, right sign in "
         f"{percent(worst.right_sign)} of rows (R² {coefficient(worst.r2)})."

@@ -294,17 +294,18 @@ def _strongest(data: Data) -> np.ndarray:
 
 def _unlike(data: Data) -> tuple[int, int]:
     """Columns as unlike as there are, among those that move y clearly."""
-    shares, slopes = _shares(data), data[2] if data[2].ndim == 2 else data[2][:, 0]
+    shares = _shares(data)
     good = np.flatnonzero(shares > 0.3 * shares.max())
     if len(good) < 2:
         good = np.argsort(-shares)[:2]
-    size = np.sqrt(np.mean(slopes**2, axis=0))
+    return max(combinations(good.tolist(), 2), key=partial(_unlikeness, data))
 
-    def unlike(pair: tuple[int, int]) -> float:
-        a, b = pair
-        return float(np.mean((slopes[:, a] - slopes[:, b]) ** 2) / (size[a] * size[b]))
 
-    return max(combinations(good.tolist(), 2), key=unlike)
+def _unlikeness(data: Data, pair: tuple[int, int]) -> float:
+    """Above 1 where one is 2.6 times the other, or of the other sign: (r - 1)² / r."""
+    slopes = data[2] if data[2].ndim == 2 else data[2][:, 0]
+    a, b = slopes[:, pair[0]], slopes[:, pair[1]]
+    return float(np.mean((a - b) ** 2) / np.sqrt(np.mean(a**2) * np.mean(b**2)))
 
 
 # What the fault is called, the columns it must name (None: any), and the factor found.
@@ -393,7 +394,10 @@ def main() -> None:
         spent = 0.0
         for seed in range(count):
             rng = np.random.default_rng(seed)
-            data = spoil(case(rng), rng)
+            data = case(rng)
+            while fault == "swapped" and _unlikeness(data, _unlike(data)) < 1.0:
+                data = case(rng)  # columns that are alike may be swapped and no one is the wiser
+            data = spoil(data, rng)
             start = time.process_time()
             report = check_labels(*data)
             spent += time.process_time() - start

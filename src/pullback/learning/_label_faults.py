@@ -58,16 +58,20 @@ def diagnose(
     problem: Problem, reading: Reading, names: Sequence[str], output_names: Sequence[str]
 ) -> list[LabelFinding]:
     """Name the faults of one output: the best single cause that leaves nothing wrong, or several."""
-    if not reading.bad:
-        return []
     words = _Words(problem, tuple(names), tuple(output_names))
-    explanations = [
+    simple = [
         *_other_outputs(problem, words),
-        *_common_factor(problem, reading, words),
         *_swaps(problem, problem.own, reading, words),
+        *_signs(problem, words),
+    ]
+    if not reading.bad:
+        best = min(simple, key=lambda one: one.misfit)
+        return best.findings if problem.far_better(best.labels) else []
+    fitted = [
+        *_common_factor(problem, reading, words),
         *_single_factors(problem, problem.own, reading, words),
     ]
-    for one in sorted(explanations, key=lambda one: one.misfit)[:MOST_READ]:
+    for one in sorted([*simple, *fitted], key=lambda one: one.misfit)[:MOST_READ]:
         if problem.read(one.labels).sound:
             return one.findings
     return _several(problem, reading, words)
@@ -97,6 +101,16 @@ def _other_outputs(problem: Problem, words: "_Words") -> Iterable[_Explanation]:
         if other != problem.output:
             finding = words.other_output(other)
             yield _Explanation([finding], labels, problem.misfit(labels))
+
+
+def _signs(problem: Problem, words: "_Words") -> Iterable[_Explanation]:
+    """All signs, and each one, the other way round."""
+    every = list(range(problem.own.shape[1]))
+    for columns in [every, *([j] for j in every if len(every) > 1)]:
+        signs = np.ones(len(every))
+        signs[columns] = -1.0
+        finding = words.factor(columns, -1.0, every=columns == every)
+        yield _Explanation([finding], problem.own * signs, problem.misfit(problem.own * signs))
 
 
 def _common_factor(problem: Problem, reading: Reading, words: "_Words") -> Iterable[_Explanation]:

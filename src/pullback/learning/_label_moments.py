@@ -43,7 +43,8 @@ Booleans = NDArray[np.bool_]
 # One-sided. With six levels and twenty inputs, 1e-4 a data set, were c on the edge of being a fault.
 CRITICAL_PROBABILITY = 1e-6
 STRENGTH = 4.0
-ROUGHEST = 0.75
+ROUGHEST, CLEARLY_RESOLVED = 0.75, 2.5
+ROWS_PER_COEFFICIENT = 25
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,7 @@ class Estimates:
         value, error: the estimate and its standard error.
         critical: how many standard errors are clear.
         usable: the instrument is strong, and the labels do not turn within the pair's length.
-        share: how much of the variation of y the coefficient moves, 1 being all of it.
+        share: the part of the variation of y that a coefficient of one makes.
         length: root mean square distance of the pairs.
     """
 
@@ -85,8 +86,8 @@ class Moments:
     Attributes:
         factors: c_j, [D]; not finite where it cannot be found.
         common: one c for all inputs, [1].
-        slopes: for inputs without a label, or with labels zero throughout, the contribution to Δy
-            relative to all of it, linear in x_j and linear times x_j, [2D].
+        slopes: of y in inputs without a label, or with labels zero throughout, constant and
+            proportional to x_j, [2D].
         agreement: λ, [1].
     """
 
@@ -134,7 +135,7 @@ def moments(hood: Neighbourhood, pairs: Pairs, y: Floats, g: Floats, free: Boole
     factors = _spread(fit, range(count), labelled, inputs, resolved)
     zeros = np.flatnonzero(free)
     slopes = _spread(
-        _relative(fit),
+        fit,
         range(count, fit.value.size),
         np.append(zeros, zeros + inputs),
         2 * inputs,
@@ -189,8 +190,8 @@ def _resolved(pairs: Pairs, g: Floats, dx: Floats, n: int) -> tuple[Booleans, bo
     stay = (g[pairs.a] + g[pairs.b]) * (mate_a + mate_b) * dx**2
     margin = ROUGHEST * stay - turn
     margin = np.column_stack([margin, margin.sum(axis=1)])
-    error, _ = _dyadic(margin, pairs.a, pairs.b, n)
-    clear = margin.sum(axis=0) > 2.0 * error
+    error, _ = dyadic(margin, pairs.a, pairs.b, n)
+    clear = margin.sum(axis=0) > CLEARLY_RESOLVED * error
     return clear[:-1], bool(clear[-1])
 
 
@@ -205,7 +206,7 @@ def _solve(h: Floats, z: Floats, dy: Floats, pairs: Pairs, n: int, length: float
         np.zeros(count),
         length,
     )
-    if not count or n < 4 * count:
+    if not count or n < ROWS_PER_COEFFICIENT * count:
         return unknown
     unit_h, unit_z = _root_mean_square(h), _root_mean_square(z)
     hs, zs = h / unit_h, z / unit_z
@@ -217,9 +218,9 @@ def _solve(h: Floats, z: Floats, dy: Floats, pairs: Pairs, n: int, length: float
     told = np.abs((right[held].T @ right[held]).diagonal() - 1.0) < 1e-6
     c = inverse @ (zs.T @ dy)
     influence = zs * (dy - hs @ c)[:, None] @ inverse.T
-    error, effective = _dyadic(influence, pairs.a, pairs.b, n)
+    error, effective = dyadic(influence, pairs.a, pairs.b, n)
     first = zs * hs
-    first_error, _ = _dyadic(first - first.mean(axis=0), pairs.a, pairs.b, n)
+    first_error, _ = dyadic(first - first.mean(axis=0), pairs.a, pairs.b, n)
     strong = first.sum(axis=0) > STRENGTH * first_error
     moved = np.sqrt(((zs @ (c * _slope(zs, hs))) ** 2).mean()) + 1e-300
     part = _root_mean_square(zs * _slope(zs, hs))
@@ -238,18 +239,11 @@ def _slope(z: Floats, h: Floats) -> Floats:
     return (z * h).sum(axis=0) / ((z * z).sum(axis=0) + 1e-300)
 
 
-def _relative(fit: Estimates) -> Estimates:
-    """Coefficients in units of all that y moves."""
-    with np.errstate(invalid="ignore"):
-        value, error = fit.value * fit.share, fit.error * fit.share
-    return Estimates(value, error, fit.critical, fit.usable, np.ones_like(value), fit.length)
-
-
 def _root_mean_square(values: Floats) -> Floats:
     return np.sqrt((values**2).mean(axis=0)) + 1e-300
 
 
-def _dyadic(influence: Floats, a: np.ndarray, b: np.ndarray, n: int) -> tuple[Floats, Floats]:
+def dyadic(influence: Floats, a: np.ndarray, b: np.ndarray, n: int) -> tuple[Floats, Floats]:
     """Standard error of the sum of the influences [P, Q], and how many clusters carry it."""
     ends = np.concatenate([a, b])
     once = (influence**2).sum(axis=0)
@@ -313,9 +307,9 @@ def _agreement(
         return np.nan, np.inf, np.inf, False
     value = float((z * h).sum() / below)
     influence = np.stack([z * (h - value * dy) / below, first - first.mean()], axis=1)
-    error, effective = _dyadic(influence, pairs.a, pairs.b, n)
+    error, effective = dyadic(influence, pairs.a, pairs.b, n)
     # Mates share rows with other pairs; they lie in the leaf of their row, and leaves share none.
-    leaves, _ = _dyadic(influence, pairs.a // hood.leaf, pairs.b // hood.leaf, n)
+    leaves, _ = dyadic(influence, pairs.a // hood.leaf, pairs.b // hood.leaf, n)
     error = np.maximum(error, leaves)
     critical = float(_critical(effective[:1])[0])
     return value, float(error[0]), critical, bool(below > STRENGTH * error[1])

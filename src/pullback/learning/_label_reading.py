@@ -5,13 +5,13 @@ curvature falsifies it at long distance, and the first distance that decides has
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from pullback.learning._label_moments import Booleans, Estimates, Moments, moments
+from pullback.learning._label_moments import Booleans, Estimates, Moments, dyadic, moments
 from pullback.learning._neighbours import Floats, Ints, Neighbourhood, Pairs, neighbourhood
 
 Verdict = Literal["consistent", "inconsistent", "cannot tell"]
@@ -27,6 +27,8 @@ SOUND: Range = (0.2, 3.0)
 DISAGREE: Range = (0.4, np.inf)
 # Where a label says 0, the part of all that moves y which is due to that input, plus one.
 STILL: Range = (0.85, 1.15)
+# What labels with nothing fitted may leave of what the given ones leave, to be preferred to them.
+FAR_BETTER = 0.25
 # A column that moves y by less than this part of its variation is not worth an alarm.
 SMALLEST_SHARE = 0.05
 
@@ -150,6 +152,22 @@ class Problem:
             for j, k in pairs
         }
 
+    def far_better(self, g: Floats) -> bool:
+        """Whether labels `g` leave clearly less than a quarter of what the given ones leave.
+
+        No noise and no curvature of right labels does that to labels with nothing fitted, which
+        then also explain three quarters of Δy. It is for few rows with exact labels, where a
+        standard error has too few degrees of freedom.
+        """
+        if self.misfit(g) > FAR_BETTER * min(1.0, self.misfit(self.own)):
+            return False
+        a, b = self.ladder[0].a, self.ladder[0].b
+        change = self.y[b] - self.y[a]
+        left = [(change - (self._slopes(one) * self._steps).sum(axis=1)) for one in (self.own, g)]
+        gain = (FAR_BETTER * left[0] ** 2 - left[1] ** 2)[:, None]
+        error, _ = dyadic(gain - gain.mean(), a, b, len(self.y))
+        return bool(gain.sum() > 3.0 * error[0])
+
     def _slopes(self, g: Floats) -> Floats:
         return 0.5 * (g[self.ladder[0].a] + g[self.ladder[0].b])
 
@@ -244,23 +262,32 @@ def _filled(g: Floats, hood: Neighbourhood) -> Floats:
 
 
 def read(
-    ladder: Sequence[Estimates], column: int, fault: Range = FAULT, sound: Range = SOUND
+    ladder: Sequence[Estimates],
+    column: int,
+    fault: Range = FAULT,
+    sound: Range = SOUND,
+    *,
+    slope: bool = False,
 ) -> Read:
-    """The verdict of the finest level that decides, the number of the level that knows it best."""
-    found = [
-        (level, float(one.value[column]), float(one.error[column]), _bias(ladder, level, column))
-        for level, one in enumerate(ladder)
-        if one.usable[column]
-    ]
-    found = [one for one in found if np.isfinite(sum(one))]
+    """The verdict of the finest level that decides, the number of the level that knows it best.
+
+    A slope is read as one plus the part of y's variation that it makes.
+    """
+    found = []
+    for level, one in enumerate(ladder):
+        unit = float(one.share[column]) if slope else 1.0
+        value, error = unit * float(one.value[column]), unit * float(one.error[column])
+        bias = unit * _bias(ladder, level, column)
+        if one.usable[column] and np.isfinite(value + error + bias):
+            found.append((one, value + slope, error, bias))
     if not found:
         return Read()
-    _, value, error, _ = min(found, key=lambda one: 3.0 * one[2] + one[3])
-    for level, here, wide, bias in found:
-        clear = float(ladder[level].critical[column]) * wide + bias
-        likely = 3.0 * wide + bias
+    _, value, error, _ = min(found, key=lambda each: 3.0 * each[2] + each[3])
+    for one, here, wide, bias in found:
+        clear, likely = float(one.critical[column]) * wide + bias, 3.0 * wide + bias
         outside = here + clear < fault[0] or here - clear > fault[1]
-        if outside and abs(here - 1.0) * ladder[level].share[column] > SMALLEST_SHARE:
+        share = 1.0 if slope else float(one.share[column])
+        if outside and abs(here - 1.0) * share > SMALLEST_SHARE:
             return Read(value, error, "inconsistent")
         if sound[0] < here - likely and here + likely < sound[1]:
             return Read(here, wide, "consistent")
@@ -271,25 +298,29 @@ def _bias(ladder: Sequence[Estimates], level: int, column: int) -> float:
     """Allowance for the trapezoid's bias, from how the estimate changes with distance.
 
     With c(h) = c + b h², the bias at h is (c(h) - c(t)) h² / (h² - t²) for any other length t. At
-    the finest level every longer one is asked; above it, the next finer one.
+    the finest level every longer one is asked. Above it the next finer one is, and every other
+    finer one for what its noise leaves of the change.
     """
     if len(ladder) == 1:
         return np.inf
-    here = ladder[level]
     allowance = 0.0
     for other in ladder[1:] if level == 0 else ladder[level - 1 : level]:
-        lever = here.length**2 / (abs(here.length**2 - other.length**2) + 1e-300)
-        change = abs(here.value[column] - other.value[column])
-        allowance = max(allowance, float(change) * min(lever, 5.0))
-    for finer in ladder[:level]:
-        beyond = abs(here.value[column] - finer.value[column]) - 3.0 * finer.error[column]
-        allowance = max(allowance, float(beyond))
+        allowance = max(allowance, _change(ladder[level], other, column, noise=0.0))
+    for other in ladder[:level]:
+        allowance = max(allowance, _change(ladder[level], other, column, noise=2.0))
     return allowance
+
+
+def _change(here: Estimates, other: Estimates, column: int, noise: float) -> float:
+    lever = here.length**2 / (abs(here.length**2 - other.length**2) + 1e-300)
+    change = abs(float(here.value[column] - other.value[column]))
+    if noise:  # an estimate that knows nothing objects to nothing
+        change = max(0.0, change - noise * float(other.error[column]))
+    return change * min(lever, 5.0)
 
 
 def _read_slopes(ladder: Sequence[Estimates], j: int) -> Read:
     """The worse of the slope and its change along x_j, where the labels say 0."""
-    shifted = [replace(level, value=1.0 + level.value) for level in ladder]
     inputs = len(ladder[0].value) // 2
-    both = [read(shifted, column, STILL, STILL) for column in (j, j + inputs)]
+    both = [read(ladder, column, STILL, STILL, slope=True) for column in (j, j + inputs)]
     return next((one for one in both if one.bad), both[0])

@@ -87,7 +87,13 @@ def test_comparison_says_the_factor():
     first, second, *_ = comparison(pair)
     assert first.startswith("The error of price is 4 times smaller for “new” than for “old”")
     assert "RMSE 0.1 against 0.4" in first
-    assert "is 1.5 times larger" in second
+    assert "mean error of the derivatives is 1.5 times larger" in second
+
+
+def test_a_perfect_model_is_not_divided_by():
+    x, model = rows(50), known()
+    pair = [evaluate(model, x, *model.exact(x), name=name) for name in ("old", "new")]
+    assert not any("times" in sentence for sentence in comparison(pair))
 
 
 def test_tables_for_a_terminal(capsys):

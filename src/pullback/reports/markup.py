@@ -60,7 +60,7 @@ def table(
         best: number of the row that stands out.
         notes: a remark on each row, or an empty text.
     """
-    head = "".join(f'<th scope="col">{words(heading)}</th>' for heading in headings)
+    head = "".join(f'<th scope="col">{text(heading)}</th>' for heading in headings)
     body = "".join(
         _row(cells, note=note, best=index == best)
         for index, (cells, note) in enumerate(zip_longest(rows, notes, fillvalue=""))

@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pullback.learning.columns import Columns
 from pullback.reports import figures as draw
 from pullback.reports import markup
 from pullback.reports.evaluation import Evaluation
@@ -45,8 +47,8 @@ def side_by_side(evaluations: Evaluations) -> str:
     """Two or more models over the same rows."""
     first = evaluations[0]
     headings = ["model", *(f"RMSE of {name}" for name in first.columns.outputs[:_MOST_OUTPUTS])]
-    headings += ["mean RMSE of derivatives", "mean scaled RMSE", "mean cosine", "right sign",
-                 "seconds to train"]  # fmt: skip
+    headings += ["mean RMSE of derivatives"] if _alike(first.columns) else []
+    headings += ["mean scaled RMSE", "mean cosine", "right sign", "seconds to train"]
     rows = [_side(evaluation) for evaluation in evaluations]
     caption = f"The same {len(first):,} test rows, predicted by each model"
     return markup.table(caption, headings, rows, best=len(rows) - 1)
@@ -59,12 +61,18 @@ def _side(evaluation: Evaluation) -> list[str]:
     return [
         evaluation.name,
         *(number(metric.rmse) for metric in metrics.values[:_MOST_OUTPUTS]),
-        number(metrics.mean_derivative_rmse),
+        *([number(metrics.mean_derivative_rmse)] if _alike(evaluation.columns) else []),
         number(metrics.mean_scaled_derivative_rmse),
         coefficient(cosine),
         percent(float(np.mean(signs)) if signs else None),
         f"{evaluation.training.seconds:.1f}",
     ]
+
+
+def _alike(columns: Columns) -> bool:
+    """Whether all derivatives have one unit, so that the mean of their RMSE means something."""
+    one_unit = len({columns.unit(name) for name in columns.inputs}) == 1
+    return len(columns.outputs) == 1 and one_unit
 
 
 def profiles(evaluations: Evaluations, views: Sequence[Profile]) -> str:
@@ -217,12 +225,21 @@ def _inside_and_outside(evaluations: Evaluations) -> str:
                         label,
                         f"{int(chosen.sum()):,}",
                         *(number(metric.rmse) for metric in metrics.values[:_MOST_OUTPUTS]),
-                        number(metrics.mean_derivative_rmse),
+                        number(_scaled_rmse(evaluation, chosen)),
                     ]
                 )
     outputs = evaluations[0].columns.outputs[:_MOST_OUTPUTS]
-    headings = ["rows", "number", *(f"RMSE of {o}" for o in outputs), "mean RMSE of derivatives"]
+    headings = ["rows", "number", *(f"RMSE of {o}" for o in outputs), "scaled RMSE of derivatives"]
     return markup.table("Errors inside and outside the training domain", headings, rows)
+
+
+def _scaled_rmse(evaluation: Evaluation, chosen: NDArray[np.bool_]) -> float | None:
+    """Of the derivatives of some rows, by the scales of all rows: so that parts compare."""
+    if evaluation.dydx is None:
+        return None
+    errors = draw.scaled_error(evaluation, derivatives=True)[chosen]
+    known = errors[~np.isnan(errors)]
+    return float(np.sqrt(np.mean(known**2))) if len(known) else None
 
 
 def _ranges(evaluation: Evaluation) -> str:

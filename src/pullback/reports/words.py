@@ -66,16 +66,17 @@ def comparison(evaluations: Sequence[Evaluation]) -> list[str]:
     """What the last model gains over the first."""
     first, last = evaluations[0], evaluations[-1]
     gains = [
-        (f"The error of {a.name}", a.rmse, b.rmse)
+        (f"The error of {a.name}", "RMSE", a.rmse, b.rmse)
         for a, b in zip(first.metrics.values[:4], last.metrics.values[:4], strict=True)
     ]
-    mean = (first.metrics.mean_derivative_rmse, last.metrics.mean_derivative_rmse)
-    gains.append(("The mean error of the derivatives", *mean))
+    # Scaled: derivatives may have different units.
+    before, after = (each.metrics.mean_scaled_derivative_rmse for each in (first, last))
+    gains.append(("The mean error of the derivatives", "scaled RMSE", before, after))
     sentences = [
         f"{what} {_change(before / after)} for “{last.name}” than for “{first.name}”: "
-        f"RMSE {number(after)} against {number(before)}."
-        for what, before, after in gains
-        if before is not None and after
+        f"{measure} {number(after)} against {number(before)}."
+        for what, measure, before, after in gains
+        if before and after
     ]
     return [*sentences, *summary(last)]
 

@@ -64,6 +64,7 @@ def test_json_holds_everything_but_rows():
     assert len(record["metrics"]["derivatives"]) == 6
     assert record["metrics"]["values"][0]["rmse"] == pytest.approx(0.1)
     assert record["training"]["optimizer"] == "adam"
+    assert record["training"]["parameters"] == {"hidden": "4, 4"}
     assert record["training"]["train"]["derivative"] == [2.0, 0.2, 0.02]
     assert set(record["training"]["versions"]) == {"pullback", "torch", "numpy", "Python"}
 
@@ -73,10 +74,10 @@ def test_sentences_say_what_the_figures_say():
     x[:100] += 9.0  # far outside
     evaluation = evaluate(model, x, *model.exact(x))
     text = " ".join(summary(evaluation))
-    assert "RMSE) of price is 0.25 USD" in text
+    assert "RMSE) of price is 0.250 USD" in text
     assert "mean cosine of 1.000000" in text
     assert f"{int(evaluation.outside.sum())} of 400 test rows" in text
-    assert "the error of price is 1 times as large" in text
+    assert "the error of price is 1.0 times as large" in text
 
 
 def test_comparison_says_the_factor():
@@ -86,7 +87,7 @@ def test_comparison_says_the_factor():
     pair = [evaluate(one, x, *truths, name="old"), evaluate(two, x, *truths, name="new")]
     first, second, *_ = comparison(pair)
     assert first.startswith("The error of price is 4 times smaller for “new” than for “old”")
-    assert "RMSE 0.1 against 0.4" in first
+    assert "RMSE 0.100 against 0.400" in first
     assert "mean error of the derivatives is 1.5 times larger" in second
 
 

@@ -42,7 +42,7 @@ class Training:
         epochs: the recorded ones.
         train: loss by term at each recorded epoch.
         validation: the same on held-out rows; may be empty.
-        parameters: hyper-parameters as text.
+        parameters: hyper-parameters as text, without those left to the program (None).
         versions: of the software at work now.
     """
 
@@ -188,7 +188,11 @@ def _training(model: Model) -> Training:
         epochs=tuple(history.epochs),
         train={term: tuple(losses) for term, losses in history.train.items()},
         validation={term: tuple(losses) for term, losses in history.validation.items()},
-        parameters={key: _plain(value) for key, value in model.get_params(deep=False).items()},
+        parameters={
+            key: _plain(value)
+            for key, value in model.get_params(deep=False).items()
+            if value is not None
+        },
         versions={
             "pullback": __version__,
             "torch": torch.__version__.partition("+")[0],

@@ -94,6 +94,8 @@ MISTAKES = [
     Mistake("json exists", (*REPORT, "--json", "m.json"), ("m.json: exists",),
             text("m.json", "{}")),
     Mistake("against", (*REPORT, "--against", "gone"), ("gone:",)),
+    Mistake("other columns", (*REPORT, "--against", "MADE/other"),
+            ("other: expected a model from spot, vol to price", "got one from a to y")),
     Mistake("demo exists", ("demo", "-o", "out.html"), ("out.html: exists",),
             text("out.html", "old")),
 ]  # fmt: skip

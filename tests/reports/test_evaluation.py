@@ -7,7 +7,6 @@ from tests.reports.models import known, rows
 
 from pullback.errors import ShapeError
 from pullback.reports import comparison, comparison_table, evaluate, metrics_table, summary
-from pullback.reports.figures import scaled_error
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
@@ -43,7 +42,7 @@ def test_error_of_rows_has_the_metrics_as_its_mean():
         weights = np.array([metric.rows for metric in quantities])
         squares = np.array([metric.scaled_rmse for metric in quantities]) ** 2
         counts = np.isfinite(y).sum(1) if not derivatives else np.isfinite(dydx).sum((1, 2))
-        found = scaled_error(evaluation, derivatives=derivatives) ** 2
+        found = evaluation.scaled_errors(derivatives=derivatives) ** 2
         assert_allclose((found * counts).sum(), (weights * squares).sum(), rtol=1e-9)
 
 

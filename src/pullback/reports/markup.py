@@ -22,7 +22,8 @@ def words(value: object) -> str:
 
 def section(name: str, heading: str, *parts: str) -> str:
     """A section that the table of contents can point at."""
-    return f'<section id="{name}" aria-labelledby="{name}-h">\n<h2 id="{name}-h">{text(heading)}</h2>\n{"".join(parts)}</section>\n'  # noqa: E501
+    head = f'<h2 id="{name}-h">{text(heading)}</h2>'
+    return f'<section id="{name}" aria-labelledby="{name}-h">\n{head}\n{"".join(parts)}</section>\n'
 
 
 def paragraphs(sentences: Iterable[str], *, style: str = "") -> str:

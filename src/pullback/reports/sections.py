@@ -84,7 +84,7 @@ def profiles(evaluations: Evaluations, views: Sequence[Profile]) -> str:
         if view.input is not None:
             name = columns.derivative(name, columns.inputs[view.input])
         for which, evaluation in enumerate(evaluations):
-            truth, predicted = draw.quantity(evaluation, view.output, view.input)
+            truth, predicted = evaluation.quantity(view.output, view.input)
             caption = f"RMSE {number(rmse(truth, predicted))}"
             alt = (
                 f"{name} over the {view.label}: the exact curve, and as points the predictions of "
@@ -237,7 +237,7 @@ def _scaled_rmse(evaluation: Evaluation, chosen: NDArray[np.bool_]) -> float | N
     """Of the derivatives of some rows, by the scales of all rows: so that parts compare."""
     if evaluation.dydx is None:
         return None
-    errors = draw.scaled_error(evaluation, derivatives=True)[chosen]
+    errors = evaluation.scaled_errors(derivatives=True)[chosen]
     known = errors[~np.isnan(errors)]
     return float(np.sqrt(np.mean(known**2))) if len(known) else None
 

@@ -157,6 +157,25 @@ def test_npz_arrays_without_names(tmp_path):
     np.testing.assert_array_equal(got.dydx, expected.dydx[:, :1])
 
 
+def test_npz_inputs_alone_keep_their_names(tmp_path):
+    path, whole = tmp_path / "rows.npz", table()
+    write_table(path, Table(COLUMNS, whole.x))
+    source = open_source(path)
+    assert source.names == ("spot", "vol")
+    (chunk,) = iter_chunks(source, locate(source, COLUMNS, truths=False))
+    np.testing.assert_array_equal(chunk.x, whole.x)
+
+
+def test_npz_without_names_says_how_to_take_arrays(tmp_path):
+    path = tmp_path / "rows.npz"
+    np.savez(path, x=table().x)
+    source = open_source(path)
+    with pytest.raises(TableError, match="Whole arrays go by their names: x"):
+        locate(source, COLUMNS, truths=False)
+    (chunk,) = iter_chunks(source, locate(source, COLUMNS, x=["x"], truths=False))
+    np.testing.assert_array_equal(chunk.x, table().x)
+
+
 def test_npz_arrays_under_other_names_and_orders(tmp_path):
     path, expected = tmp_path / "rows.npz", table()
     np.savez(

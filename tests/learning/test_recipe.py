@@ -7,7 +7,8 @@ from tests.learning.problems import draw, field
 
 from pullback.errors import InputError
 from pullback.learning.data import DifferentialData
-from pullback.learning.recipe import FEW_ROWS, choose_recipe, noise_shares
+from pullback.learning.noise import measure_noise
+from pullback.learning.recipe import FEW_ROWS, choose_recipe
 from pullback.learning.scaling import Scaling
 from pullback.pathwise.markets.bachelier import BachelierBasket
 
@@ -89,29 +90,40 @@ class TestAuto:
 
 class TestNoise:
     def test_measures_the_noise_of_values(self):
-        for noise in (0.1, 0.3):
-            data = exact(800, noise=0.0)
+        for noise in (0.2, 0.4):
+            data = exact(800)
             data.y.add_(noise * draw(800, 1, seed=8))
 
-            # A median over 800 dependent pairs: its standard error is some 5 %.
-            assert noise_shares(data.x, data.y, data.dydx)[0] == pytest.approx(noise, rel=0.2)
+            # A root mean square over some 800 dependent pairs: its standard error is some 5 %.
+            assert measure_noise(data.x, data.y, data.dydx).value == pytest.approx(noise, rel=0.2)
+
+    def test_a_miss_that_shrinks_with_the_distance_is_curvature(self):
+        x = torch.tensor([-3.14, -1.05, 1.05, 3.14]).double()[:, None]
+        far_apart = measure_noise(x, x * x.sin(), (x.sin() + x * x.cos())[:, None])
+
+        assert far_apart.value > 0.5
+        assert far_apart.exponent > 1
+        assert not far_apart.present
 
     def test_the_noisier_output_counts(self):
         data = exact()
         y = torch.cat([data.y, data.y + 0.5 * draw(200, 1, seed=8)], 1)
-        dydx = data.dydx.expand(-1, 2, -1)
+        noise = measure_noise(data.x, y, data.dydx.expand(-1, 2, -1))
 
-        assert noise_shares(data.x, y, dydx)[0] > 0.3
+        assert noise.value > 0.3
+        assert noise.present
 
     def test_repeated_rows_show_noise_too(self):
         x = torch.zeros(50, 2).double()
+        noise = measure_noise(x, draw(50, 1), torch.ones(50, 1, 2).double())
 
-        assert noise_shares(x, draw(50, 1), torch.zeros(50, 1, 2).double())[0] > 0.5
+        assert noise.value > 0.5
+        assert noise.present
 
-    def test_one_row(self):
+    def test_one_row_has_no_neighbour(self):
         one = (torch.ones(s).double() for s in ((1, 2), (1, 1), (1, 1, 2)))
 
-        assert noise_shares(*one)[0] == 0
+        assert not measure_noise(*one).known
 
 
 class TestAsked:

@@ -28,6 +28,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from pullback._state import kept_rng
 from pullback.derivatives import check_independent_rows, value_and_jacobian
 from pullback.derivatives._connect import autograd_on
 from pullback.derivatives._inputs import normal
@@ -90,12 +91,12 @@ class MLP(nn.Module):
             activation.to(dtype=dtype, device=device) if isinstance(activation, nn.Module) else None
         )
         self.omega_0 = float(omega_0)
-        place = device or torch.get_default_device()
-        # Without their own initial weights, which would come from torch's global random stream.
-        self.layers = nn.ModuleList(
-            nn.utils.skip_init(nn.Linear, int(a), int(b), dtype=dtype, device=place)
-            for a, b in pairwise(widths)
-        )
+        place = torch.device(device or torch.get_default_device())
+        # Each layer draws weights that are thrown away: torch's stream is the caller's.
+        with kept_rng(place):
+            self.layers = nn.ModuleList(
+                nn.Linear(a, b, dtype=dtype, device=place) for a, b in pairwise(widths)
+            )
         if self.activation.piecewise_linear and hidden:
             _warn_piecewise_linear(self.activation.name)
         self.reset_parameters(generator)

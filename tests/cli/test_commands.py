@@ -24,6 +24,14 @@ def test_the_installed_command():
         assert f"\n  {name} " in shown
 
 
+def test_heavy_libraries_are_imported_when_they_are_used():
+    code = "import sys, pullback.cli, pullback.tables, pullback.reports; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "click" in loaded
+    assert not loaded & {"matplotlib", "pyarrow", "sklearn", "pandas", "polars"}
+
+
 def test_version():
     assert run("--version").stdout.startswith(f"pullback {__version__} (torch ")
 

@@ -104,9 +104,10 @@ class TestResume:
             if epoch == 11:
                 raise KeyboardInterrupt
 
-        with monkeypatch.context() as patch, pytest.warns(PullbackWarning, match="after epoch 11"):
+        with monkeypatch.context() as patch:
             patch.setattr(History, "record", record_and_stop)
-            model(tmp_path / "c", activation=activation).fit(X, Y, DYDX)
+            with pytest.warns(PullbackWarning, match="after epoch 11"):
+                model(tmp_path / "c", activation=activation).fit(X, Y, DYDX)
         resumed = model(tmp_path / "c", activation=activation).fit(X, Y, DYDX)
 
         assert same_bits(resumed, whole)

@@ -10,10 +10,11 @@ from math import cos, pi
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pullback.learning.data import DifferentialData
 from pullback.learning.loss import DifferentialLoss
+from pullback.learning.native.kernel import Kernel, is_possible
 from pullback.learning.networks import Twin
 
 Terms = dict[str, float]
@@ -168,6 +169,10 @@ class LBFGSStepper:
     learning_rate: float = 1.0
 
     def __post_init__(self) -> None:
+        self.kernel = None
+        if is_possible(self.twin, self.data):
+            self.kernel = Kernel(self.twin, self.loss, self.data)
+            self.rows = torch.arange(len(self.data))
         self.parameters = [p for p in self.twin.parameters() if p.requires_grad]
         self.optimizer = torch.optim.LBFGS(
             self.parameters,
@@ -186,7 +191,7 @@ class LBFGSStepper:
         )
         weights = [p.detach().clone() for p in self.parameters]
         try:
-            before = float(self.optimizer.step(self._closure).detach())
+            before = float(self.optimizer.step(self._closure))
         except BaseException:
             # Ctrl-C comes at a trial point of the line search, which may be far off.
             with torch.no_grad():
@@ -196,19 +201,36 @@ class LBFGSStepper:
         self.epoch += self.optimizer.param_groups[0]["max_iter"]
         with torch.no_grad():
             terms = loss_terms(self.twin, self.loss, self.data)
-        after = _with_total({name: float(term) for name, term in terms.items()})
-        if before - after["total"] <= 1e-9 * abs(before) and not self.weight_decay:
-            self.epochs = self.epoch
+            after = _with_total({name: float(term) for name, term in terms.items()})
+            if before - (after["total"] + float(self._penalty())) <= 1e-9 * abs(before):
+                self.epochs = self.epoch
         return after
 
     def _closure(self) -> Tensor:
+        """The objective, with its gradient left in the weights' grad."""
         self.optimizer.zero_grad()
+        total = self._loss_with_gradient()
+        with torch.no_grad():
+            for parameter in self._decayed():
+                parameter.grad.add_(parameter, alpha=self.weight_decay)  # type: ignore[union-attr]
+            return total + self._penalty()
+
+    def _loss_with_gradient(self) -> Tensor:
+        if self.kernel is not None:
+            gradient, value, derivative = self.kernel.gradient(self.rows)
+            self.kernel.assign(gradient)
+            return torch.tensor(value + derivative, dtype=torch.float64)
         total = torch.stack(list(loss_terms(self.twin, self.loss, self.data).values())).sum()
-        if self.weight_decay:
-            penalty = torch.stack([p.square().sum() for p in self.parameters if p.ndim > 1])
-            total = total + 0.5 * self.weight_decay * penalty.sum()
         total.backward()
-        return total
+        return total.detach()
+
+    def _penalty(self) -> Tensor:
+        squares = [p.square().sum() for p in self._decayed()]
+        return 0.5 * self.weight_decay * torch.stack(squares).sum() if squares else torch.zeros(())
+
+    def _decayed(self) -> list[nn.Parameter]:
+        """Weights and not biases: shifting an activation costs nothing."""
+        return [p for p in self.parameters if p.ndim > 1] if self.weight_decay else []
 
     def state(self) -> dict[str, Any]:
         """The curvature history, and how far it has come."""

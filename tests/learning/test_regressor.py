@@ -403,7 +403,7 @@ class TestLabelCheck:
         "wrong", [-DYDX, DYDX[:, ::-1], 627.5 * DYDX], ids=["sign", "swapped", "factor"]
     )
     def test_contradictions_are_refused(self, wrong):
-        with pytest.raises(LabelError, match=r"dydx contradicts y\..*pass check_labels=False"):
+        with pytest.raises(LabelError, match=r"dydx contradicts y: .*pass check_labels=False"):
             model().fit(X, Y, wrong)
         with pytest.warns(LabelWarning, match="dydx contradicts y"):
             assert not model(check_labels="warn", epochs=5).fit(X, Y, wrong).label_report_.ok

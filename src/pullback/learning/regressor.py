@@ -271,8 +271,8 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
             names=self.columns_.inputs, output_names=self.columns_.outputs,
         )  # fmt: skip
         if not report.ok:
-            found = " ".join(f"{f.sentence} {f.remedy}" for f in report.findings)
-            message = f"DifferentialRegressor.fit: dydx contradicts y. {found}"
+            found = ". ".join(f"{f.sentence}; {f.remedy}" for f in report.findings)
+            message = f"DifferentialRegressor.fit: dydx contradicts y: {found}."
             if self.check_labels == "raise":
                 raise LabelError(f"{message} If you are sure of them, pass check_labels=False.")
             warnings.warn(message, LabelWarning, stacklevel=3)

@@ -3,7 +3,6 @@
 Both do one epoch at a time and can put their state down and take it up again, exactly.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import cos, pi
@@ -103,30 +102,46 @@ class AdamStepper:
         self.optimizer = torch.optim.AdamW(
             parameters, lr=self.peak, weight_decay=self.weight_decay, fused=True
         )
-        self.batches = max(1, round(len(self.data) / self.batch_size))
+
+    @property
+    def batches(self) -> int:
+        """Steps an epoch."""
+        return max(1, round(len(self.data) / self.batch_size))
+
+    @property
+    def bounds(self) -> Tensor:
+        """First rows of the batches, and the number of rows.
+
+        Batches are equal to within one row: a short last batch would weigh its rows more.
+        """
+        steps = torch.arange(self.batches + 1, dtype=torch.float64)
+        return (steps * (len(self.data) / self.batches)).round().long()
 
     def run_epoch(self) -> Terms:
         """One pass over the shuffled rows."""
         seen: dict[str, Tensor] = {}
-        for index, batch in enumerate(self._shuffled()):
-            step = self.epoch * self.batches + index
-            self._set_rate(one_cycle(step, self.epochs * self.batches, self.peak))
+        order = self.shuffle()
+        shuffled = self.data.take(order.to(self.data.x.device))
+        batches = pairwise(self.bounds.tolist())
+        for rate, (start, stop) in zip(self.rates(), batches, strict=True):
+            self._set_rate(rate)
             self.optimizer.zero_grad(set_to_none=True)
-            terms = loss_terms(self.twin, self.loss, batch)
+            terms = loss_terms(self.twin, self.loss, shuffled.take(slice(start, stop)))
             torch.stack(list(terms.values())).sum().backward()
             self.optimizer.step()
             for name, term in terms.items():
                 seen[name] = seen.get(name, 0.0) + term.detach()
         self.epoch += 1
-        return _with_total({name: float(term) / self.batches for name, term in seen.items()})
+        return with_total({name: float(term) / self.batches for name, term in seen.items()})
 
-    def _shuffled(self) -> Iterator[DifferentialData]:
-        order = torch.randperm(len(self.data), generator=self.generator)
-        shuffled = self.data.take(order.to(self.data.x.device))
-        # Batches of equal size to within one row: a short last batch would weigh its rows more.
-        bounds = torch.linspace(0, len(self.data), self.batches + 1).round().long().tolist()
-        for start, stop in pairwise(bounds):
-            yield shuffled.take(slice(start, stop))
+    def shuffle(self) -> Tensor:
+        """The order of rows in the coming epoch."""
+        return torch.randperm(len(self.data), generator=self.generator)
+
+    def rates(self) -> list[float]:
+        """Learning rates of the coming epoch's steps."""
+        first, steps = self.epoch * self.batches, self.epochs * self.batches
+        return [one_cycle(first + i, steps, self.peak) for i in range(self.batches)]
 
     def _set_rate(self, rate: float) -> None:
         self.learning_rate = rate
@@ -201,7 +216,7 @@ class LBFGSStepper:
         self.epoch += self.optimizer.param_groups[0]["max_iter"]
         with torch.no_grad():
             terms = loss_terms(self.twin, self.loss, self.data)
-            after = _with_total({name: float(term) for name, term in terms.items()})
+            after = with_total({name: float(term) for name, term in terms.items()})
             if before - (after["total"] + float(self._penalty())) <= 1e-9 * abs(before):
                 self.epochs = self.epoch
         return after
@@ -246,5 +261,6 @@ class LBFGSStepper:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-def _with_total(terms: Terms) -> Terms:
+def with_total(terms: Terms) -> Terms:
+    """The terms and their sum."""
     return {**terms, "total": sum(terms.values())}

@@ -85,7 +85,7 @@ def choose_recipe(
     rows = len(data)
     if optimizer == "lbfgs":
         decay = SPARSE_DECAY if exact and noise.large else 0.0
-        return Recipe("lbfgs", epochs or 2_000, rows, 1.0, _or(weight_decay, decay), reason)
+        return Recipe("lbfgs", epochs or 4_000, rows, 1.0, _or(weight_decay, decay), reason)
     batch = min(rows, batch_size or max(256, rows // 32))
     per_epoch = max(1, round(rows / batch))
     return Recipe(

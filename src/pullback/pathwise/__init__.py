@@ -1,4 +1,4 @@
-"""Labels with derivatives: a payoff as a plain torch function, simulated and differentiated by path."""
+"""Labels with derivatives: a payoff as a plain torch function, differentiated path by path."""
 
 from pullback.pathwise.bumps import label_by_bumps
 from pullback.pathwise.check import PathwiseReport, check_pathwise

@@ -8,9 +8,9 @@ relative standard error for a Monte Carlo with fixed seeds) gives a central diff
 
 which are least in sum near h = (3 ε |f| / |f⁽³⁾|)^(1/3). If f bends on the scale L of its input
 (f⁽³⁾ of the size f / L³) that is about ε^(1/3) L, with a relative error of about ε^(2/3). L is the
-standard deviation of the input over the rows, or its size where it does not vary: bumps of 1e-5 L for
-a closed form, of 1 % of L for an engine that is good to six digits. A bump that is too small shows as
-noise in the derivatives; one that is too large is a bias where f bends.
+standard deviation of the input over the rows, or its size where it does not vary: bumps of 1e-5 L
+for a closed form, of 1 % of L for an engine that is good to six digits. A bump that is too small
+shows as noise in the derivatives; one that is too large is a bias where f bends.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,14 +42,14 @@ def label_by_bumps(
 ) -> Labels:
     """Return values of a black box with derivatives by central differences, 2·D + 1 runs of it.
 
-    For pricers that have no adjoint: numpy, QuantLib, a compiled library. h = accuracy^(1/3) times the
-    input's scale, see NOTE [The bump]. A pricer that simulates must use the same random numbers
+    For pricers that have no adjoint: numpy, QuantLib, a compiled library. h = accuracy^(1/3) times
+    the input's scale, see NOTE [The bump]. A pricer that simulates must use the same random numbers
     on every call.
 
     Args:
-        price: given numpy arrays [N] by name, price(**columns), or one array [N, D] if the state has
-            no names, it returns [N] or [N, K]. With `each_row` it is given one row, numbers by name
-            or an array [D], and returns one number or K numbers.
+        price: given numpy arrays [N] by name, price(**columns), or one array [N, D] if the state
+            has no names, it returns [N] or [N, K]. With `each_row` it is given one row, numbers by
+            name or an array [D], and returns one number or K numbers.
         state: a mapping of arrays [N], or one array [N, D].
         accuracy: relative accuracy of the pricer, which decides the step.
         step: h itself, for all inputs or by name.
@@ -77,7 +77,8 @@ def label_by_bumps(
     dydx = np.full((len(x), y.shape[1], x.shape[1]), np.nan)
     for d, h in _steps(columns.inputs, x, accuracy, step, wrt).items():
         dydx[:, :, d] = _column(run, x, d, h)
-    return Labels(*map(torch.from_numpy, (x, y, dydx)), columns=columns)
+    tensors = {"x": x, "y": y, "dydx": dydx}
+    return Labels(**{k: torch.from_numpy(v) for k, v in tensors.items()}, columns=columns)  # type: ignore[arg-type]
 
 
 def _column(run: Callable[[Array], Array], x: Array, d: int, step: float) -> Array:

@@ -1,15 +1,15 @@
 """Random numbers for row n, whatever is drawn before, after or beside it.
 
 NOTE [Blocks]
-Rows belong to blocks of 1,024. The numbers of block b come from a generator of their own, seeded with
-(seed, b), so that chunks, ranks and restarts give the same rows. They are drawn on the CPU in
+Rows belong to blocks of 1,024. The numbers of block b come from a generator of their own, seeded
+with (seed, b), so that chunks, ranks and restarts give the same rows. They are drawn on the CPU in
 float64 and moved afterwards, so that devices and dtypes give the same rows too.
 
 NOTE [Sobol]
 A scrambled Sobol point has one coordinate for each uniform of the state and for each normal of the
-noise: jointly, since noise alone gains little (the state's sampling error stays). Coordinates have 30
-bits and may be zero, so half a unit in the last place is added before the normal quantile. Numbers
-of rows that are powers of two are best.
+noise: jointly, since noise alone gains little (the state's sampling error stays). Coordinates have
+30 bits and may be zero, so half a unit in the last place is added before the normal quantile.
+Numbers of rows that are powers of two are best.
 """
 
 from abc import ABC, abstractmethod
@@ -57,7 +57,9 @@ class PseudoRandom(Draws):
     def uniforms(self, start: int, stop: int) -> Tensor:
         """See `Draws`."""
         # 1 - u: random() may give 0, whose normal quantile is infinite, but never 1.
-        return self._rows(start, stop, lambda b: 1.0 - self._rng(b, _STATE).random((BLOCK, self.width)))
+        return self._rows(
+            start, stop, lambda b: 1.0 - self._rng(b, _STATE).random((BLOCK, self.width))
+        )
 
     def normals(self, start: int, stop: int) -> Tensor:
         """See `Draws`."""
@@ -104,7 +106,7 @@ class Sobol(Draws):
                 self._engine.reset()
             if self._engine.num_generated < start:
                 self._engine.fast_forward(start - self._engine.num_generated)
-            cell = 2.0 ** -SobolEngine.MAXBIT
+            cell = 2.0**-SobolEngine.MAXBIT
             points = self._engine.draw(stop - start, dtype=torch.float64)
             self._points = points.clamp(max=1.0 - cell) + 0.5 * cell
             self._rows = (start, stop)
@@ -121,8 +123,8 @@ class Given(Draws):
     def uniforms(self, start: int, stop: int) -> Tensor:
         """See `Draws`."""
         raise InputError(
-            "pathwise: states that are drawn need noise that is drawn: pass the shape of one path's "
-            "noise instead of a tensor."
+            "pathwise: states that are drawn need noise that is drawn: pass the shape of one "
+            "path's noise instead of a tensor."
         )
 
     def normals(self, start: int, stop: int) -> Tensor:

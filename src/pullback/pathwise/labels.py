@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 import torch
@@ -27,7 +27,8 @@ class Labels(DifferentialData):
         columns: names and units of inputs and outputs.
         report: what the label check found, if it ran.
 
-    >>> labels = Labels(torch.zeros(2, 1), torch.zeros(2, 1), columns=Columns(("spot",), ("price",)))
+    >>> columns = Columns(("spot",), ("price",))
+    >>> labels = Labels(torch.zeros(2, 1), torch.zeros(2, 1), columns=columns)
     >>> labels.take(slice(0, 1)).columns.inputs
     ('spot',)
     """
@@ -38,8 +39,8 @@ class Labels(DifferentialData):
     def map(self, change: Callable[[Tensor], Tensor]) -> "Labels":
         """See `DifferentialData.map`."""
         present = {f.name: getattr(self, f.name) for f in fields(self)}
-        tensors = {k: change(t) for k, t in present.items() if isinstance(t, Tensor)}
-        return replace(self, **tensors)
+        changed = {k: change(v) if isinstance(v, Tensor) else v for k, v in present.items()}
+        return Labels(**changed)  # type: ignore[arg-type]
 
 
 def pathwise(
@@ -65,22 +66,24 @@ def pathwise(
 ) -> Labels:
     """Return payoffs of simulated paths with their derivatives with respect to the whole state.
 
-    y[n] = mean over the paths of row n of payoff(x[n], noise), and dydx[n, k, d] = ∂y[n, k]/∂x[n, d]
+    y[n] = mean over the paths of row n of payoff(x[n], noise), and dydx[n, k, d] = ∂y[n, k]/∂x[n,
+    d]
     with the noise held fixed: the derivative of each path itself, from one backward for all D
-    (adjoint differentiation). Where the payoff is continuous, its mean is the derivative of the mean.
+    (adjoint differentiation). Where the payoff is continuous, its mean is the derivative of the
+    mean.
 
-    A row depends on its number and on `seed` alone: chunks, ranks and restarts give the same labels.
-    Two calls with the same seed use common random numbers, whatever their states.
+    A row depends on its number and on `seed` alone: chunks, ranks and restarts give the same
+    labels. Two calls with the same seed use common random numbers, whatever their states.
 
     Args:
         payoff: a function of state and noise with independent rows, giving [N] or [N, K]. The state
-            is what `state` is: a tensor [N, D], or a dict of tensors [N] or [N, n]. It must not draw
-            random numbers itself.
-        state: a tensor or a mapping of tensors (rows are given), or a `Distribution` or a mapping of
-            them (rows are drawn). Parts that are integer or boolean are passed on and not
+            is what `state` is: a tensor [N, D], or a dict of tensors [N] or [N, n]. It must not
+            draw random numbers itself.
+        state: a tensor or a mapping of tensors (rows are given), or a `Distribution` or a mapping
+            of them (rows are drawn). Parts that are integer or boolean are passed on and not
             differentiated.
-        noise: the shape of one path's standard normals, such as (12, 2); or a tensor of the caller's
-            own [N, …].
+        noise: the shape of one path's standard normals, such as (12, 2); or a tensor of the
+            caller's own [N, …].
         rows: how many rows to draw; a range asks for those rows of the same sequence, so that
             ranks and shards each make their own. With a given state, a range says which they are.
         seed: not negative.
@@ -111,8 +114,8 @@ def pathwise(
         CoupledRowsError: a path depends on another one.
 
     References:
-        Huge and Savine, Differential machine learning, 2020; Giles and Glasserman, Smoking adjoints,
-        2006.
+        Huge and Savine, Differential machine learning, 2020; Giles and Glasserman, Smoking
+        adjoints, 2006.
 
     >>> def call(state, noise):
     ...     vol = 0.2

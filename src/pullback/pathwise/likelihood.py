@@ -21,8 +21,8 @@ def likelihood_ratio(value: Tensor, log_density: Tensor) -> Tensor:
     """Return `value` with the derivative ∂value/∂x + value · ∂log p/∂x.
 
     Args:
-        value: payoff of a path, [N]; whatever it has of a derivative is kept (a discount factor), so
-            the simulated s in it must be detached.
+        value: payoff of a path, [N]; whatever it has of a derivative is kept (a discount factor),
+            so the simulated s in it must be detached.
         log_density: log p(s; x) of the path at the detached s, [N]; constants do not matter.
 
     >>> x = torch.zeros(1, requires_grad=True)

@@ -68,8 +68,8 @@ def _check_given(noise: Tensor, states: States, paths: int) -> None:
     rows = states.rows
     if paths > 1:
         raise InputError(
-            "pathwise: paths_per_state needs noise that is drawn: pass the shape of one path's noise "
-            "instead of a tensor"
+            "pathwise: paths_per_state needs noise that is drawn: pass the shape of one path's "
+            "noise instead of a tensor"
         )
     if noise.dim() == 0 or (rows not in (None, len(noise)) and len(noise) != 1):
         raise ShapeError(
@@ -78,8 +78,8 @@ def _check_given(noise: Tensor, states: States, paths: int) -> None:
         )
     if rows != 1 and noise.numel() and bool((noise == noise[:1]).all()):
         raise InputError(
-            "pathwise: all rows share one draw of the noise. Their errors then have one sign and do "
-            "not average out, neither in the mean nor in what a network learns (the error of mean "
+            "pathwise: all rows share one draw of the noise. Their errors then have one sign and "
+            "do not average out, neither in the mean nor in what a network learns (the error of mean "
             "labels was 51 times that of independent rows). Pass the shape of one path's noise, or "
             "a tensor with a draw of its own for each row."
         )
@@ -107,8 +107,8 @@ def _range(rows: int | range | None, states: States, draws: Draws) -> range:
         rows = range(states.rows) if rows is None else rows
         if len(rows) != states.rows:
             raise InputError(
-                f"pathwise: expected rows to number the {states.rows} rows of the state, got {rows}; "
-                "leave it out to number them from 0"
+                f"pathwise: expected rows to number the {states.rows} rows of the state, got "
+                f"{rows}; leave it out to number them from 0"
             )
     if rows is None:
         raise InputError("pathwise: a state that is drawn needs rows=, how many rows to draw")

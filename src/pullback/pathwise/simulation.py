@@ -121,12 +121,12 @@ class Simulation:
         return tensor.to(self.device, self.dtype)
 
     def values(self, paths: Paths) -> Tensor:
-        """y [n, K], without a graph."""
+        """Y [n, K], without a graph."""
         with torch.no_grad():
             return self._mean_payoff(paths.values, paths.noise)
 
     def labels(self, paths: Paths, *, zero: bool) -> tuple[Tensor, Tensor]:
-        """Y [n, K] and dydx [n, K, D]; NaN where no derivative is wanted.
+        """Labels y [n, K] and dydx [n, K, D]; NaN where no derivative is wanted.
 
         Args:
             paths: rows of the simulation.
@@ -162,7 +162,11 @@ class Simulation:
         found = iter(grads)
         parts = []
         for leaf in leaves:
-            grad = next(found) if leaf.requires_grad else torch.full_like(leaf, torch.nan, dtype=y.dtype)
+            grad = (
+                next(found)
+                if leaf.requires_grad
+                else torch.full_like(leaf, torch.nan, dtype=y.dtype)
+            )
             part = torch.zeros_like(leaf) if grad is None else grad
             parts.append(part.reshape(len(leaf), -1).to(y.dtype))
         return torch.cat(parts, dim=1)

@@ -144,7 +144,9 @@ def _not_finite(
     bad = ~y.isfinite()
     if bad.any():
         row, k = map(int, bad.nonzero()[0])
-        return words.value_not_finite(k, int(bad[:, k].sum()), len(y), row, _at(simulation, paths, row))
+        return words.value_not_finite(
+            k, int(bad[:, k].sum()), len(y), row, _at(simulation, paths, row)
+        )
     wanted = torch.tensor(simulation.states.wanted, device=g.device)
     bad = ~g.isfinite() & wanted
     if bad.any():
@@ -175,7 +177,7 @@ def _is_fault(e: Evidence) -> bool:
 
 
 def _is_suspect(e: Evidence) -> bool:
-    return e.jumps.share > 0 and not _is_fault(e) and not e.accounts_for_jumps
+    return e.jumps.share > 0 and not _is_fault(e) and e.jumps.balance <= FAULT
 
 
 def _tails(

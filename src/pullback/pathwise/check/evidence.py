@@ -3,7 +3,8 @@
 NOTE [Bump against labels]
 With the noise held fixed, (y(x + h) - y(x - h)) / 2h is the mean of the path's own derivative over
 [x - h, x + h], if the path is continuous there. Simpson's rule gives that mean from labels at
-x - h, x and x + h with an error of h⁴, so that curvature raises no alarm; what is left, row by row, is
+x - h, x and x + h with an error of h⁴, so that curvature raises no alarm; what is left, row by
+row, is
 
     gap = (y(x + h) - y(x - h)) / 2h - (g(x - h) + 4 g(x) + g(x + h)) / 6.
 
@@ -66,11 +67,6 @@ class Evidence:
         """How many standard errors the labels are off."""
         return abs(self.gap) / self.error if self.error > 0 else 0.0
 
-    @property
-    def accounts_for_jumps(self) -> bool:
-        """Whether labels that leave the jumps out would show: then these labels do not."""
-        return abs(self.gap - self.jumps.slope) > 4.0 * self.error
-
 
 def gather(simulation: Simulation, paths: Paths, y: Tensor, g: Tensor) -> Iterator[Evidence]:
     """Evidence for every derivative that is wanted, from finite labels y [n, K] and g [n, K, D]."""
@@ -111,8 +107,8 @@ def _of_column(
         gap = slope - (g_down[:, k, d] + 4.0 * g[:, k, d] + g_up[:, k, d]) / 6.0
         known = gap.isfinite()  # a bump may leave the payoff's domain
         unexplained = torch.where(known, 2.0 * step * gap, 0.0)
-        value = _value(simulation, paths, where, k)
-        jumps = find_jumps(value, x, step, unexplained, _spread(y[:, k]))
+        label = _label(simulation, paths, where, k, d)
+        jumps = find_jumps(label, x, step, unexplained, _spread(y[:, k]))
         tail, limit = tail_share(g[:, k, d])
         gap, slope = gap[known], slope[known]
         yield Evidence(
@@ -121,15 +117,16 @@ def _of_column(
         )  # fmt: skip
 
 
-def _value(
-    simulation: Simulation, paths: Paths, where: tuple[int, int | None], k: int
-) -> Callable[[Tensor, Tensor], Tensor]:
-    """Output k in some rows, one column of their state given."""
+def _label(
+    simulation: Simulation, paths: Paths, where: tuple[int, int | None], k: int, d: int
+) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Output k and its derivative in some rows, one column of their state given."""
 
-    def value(rows: Tensor, column: Tensor) -> Tensor:
-        return simulation.values(paths.take(rows).with_column(*where, column))[:, k]
+    def label(rows: Tensor, column: Tensor) -> tuple[Tensor, Tensor]:
+        y, g = simulation.labels(paths.take(rows).with_column(*where, column), zero=True)
+        return y[:, k], g[:, k, d]
 
-    return value
+    return label
 
 
 def _step(x: Tensor) -> float:

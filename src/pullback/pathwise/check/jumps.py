@@ -1,8 +1,9 @@
 """Jumps of a payoff along one input, found by bisection.
 
-A row whose bump the labels do not explain is bisected: always into the half with the larger change.
-After 30 halvings the interval is 1e-9 of the bump; a change that is still there is a jump. A kink is
-gone by then, and so is a slope that is merely steep.
+A row whose bump the labels do not explain is bisected: always into the half whose change its labels
+explain less, so that a slope does not hide a small jump. After 30 halvings the interval is 1e-9 of
+the bump; a change that is still there is a jump. A kink is gone by then, and so is a slope that is
+merely steep.
 """
 
 from collections.abc import Callable
@@ -23,20 +24,25 @@ class Jumps:
     Attributes:
         share: part of the rows.
         size: mean absolute size.
-        slope: what jumps add to the mean slope, Σ J / 2h over all rows.
         row: one such row, -1 if there is none.
         at: the input where that row jumps.
+        balance: standard errors by which labels of rows without a jump differ from their bumps.
+            Labels that leave jumps out agree there; those that account for them (a likelihood
+            ratio, a soft derivative) make up there for what rows with a jump have too much.
     """
 
     share: float = 0.0
     size: float = 0.0
-    slope: float = 0.0
     row: int = -1
     at: float = float("nan")
+    balance: float = 0.0
+
+
+Label = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 def find_jumps(
-    value: Callable[[Tensor, Tensor], Tensor],
+    label: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
     x: Tensor,
     step: float,
     unexplained: Tensor,
@@ -45,7 +51,7 @@ def find_jumps(
     """Bisect the rows whose bump is not explained.
 
     Args:
-        value: the output [m] in rows [m] with the input set to [m].
+        label: the output and its derivative, [m] each, in rows [m] with the input set to [m].
         x: the input, [n].
         step: h.
         unexplained: the part of y(x + h) - y(x - h) that labels do not explain, [n].
@@ -56,28 +62,40 @@ def find_jumps(
     if least == 0.0 or not len(rows):
         return Jumps()
     used = rows[torch.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).long()]
-    jump, where = _bisect(lambda column: value(used, column), x[used] - step, x[used] + step)
+    jump, where = _bisect(lambda column: label(used, column), x[used] - step, x[used] + step)
     found = jump.abs() > least
     if not found.any():
         return Jumps()
     first = int(found.nonzero()[0, 0])
-    scale = len(rows) / len(used) / len(x)
     return Jumps(
-        share=float(found.sum()) * scale,
+        share=float(found.sum()) * len(rows) / len(used) / len(x),
         size=float(jump[found].abs().mean()),
-        slope=float(jump[found].sum()) / (2.0 * step) * scale,
         row=int(used[first]),
         at=float(where[first]),
+        balance=_score(unexplained[used[~found]]),
     )
 
 
-def _bisect(value: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+def _score(values: Tensor) -> float:
+    if len(values) < 2 or not float(values.std()) > 0:
+        return 0.0
+    return float(values.mean().abs() / values.std()) * len(values) ** 0.5
+
+
+def _bisect(label: Label, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     """The change that survives, and where."""
-    y_low, y_high = value(low), value(high)
+    at_low, at_high = (low, *label(low)), (high, *label(high))
     for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        y = value(middle)
-        left = (y - y_low).abs() > (y_high - y).abs()
-        low, high = torch.where(left, low, middle), torch.where(left, middle, high)
-        y_low, y_high = torch.where(left, y_low, y), torch.where(left, y, y_high)
-    return y_high - y_low, 0.5 * (low + high)
+        middle = 0.5 * (at_low[0] + at_high[0])
+        between = (middle, *label(middle))
+        left = _unexplained(at_low, between) > _unexplained(between, at_high)
+        low_high = zip(at_low, between, at_high, strict=True)
+        kept = [(torch.where(left, a, b), torch.where(left, b, c)) for a, b, c in low_high]
+        at_low, at_high = zip(*kept, strict=True)
+    return at_high[1] - at_low[1], 0.5 * (at_low[0] + at_high[0])
+
+
+def _unexplained(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> Tensor:
+    """Of a change, beside the mean of the derivatives at both ends."""
+    (x_a, y_a, g_a), (x_b, y_b, g_b) = a, b
+    return (y_b - y_a - 0.5 * (g_a + g_b) * (x_b - x_a)).abs()

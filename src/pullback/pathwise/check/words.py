@@ -29,8 +29,8 @@ class Words:
     ) -> LabelFinding:
         """NaN or infinity in a value."""
         sentence = (
-            f"{self.columns.outputs[k]} is not finite in {count} of {rows} rows, first in row {row} "
-            f"({self._at(at)})"
+            f"{self.columns.outputs[k]} is not finite in {count} of {rows} rows, first in row "
+            f"{row} ({self._at(at)})"
         )
         return LabelFinding("not-finite", k, (), None, sentence, _DOMAIN)
 
@@ -50,7 +50,9 @@ class Words:
             f"{self.columns.outputs[k]} changes by {moved:.3g} when the payoff is run again with "
             "the same state and noise"
         )
-        remedy = "let the payoff draw nothing itself: take all random numbers from its noise argument"
+        remedy = (
+            "let the payoff draw nothing itself: take all random numbers from its noise argument"
+        )
         return LabelFinding("random", k, (), moved, sentence, remedy)
 
     def fault(self, e: Evidence) -> LabelFinding:
@@ -70,7 +72,9 @@ class Words:
         sentence = (
             f"{self._jumps(e)}, which derivative labels do not see; no bias shows ({self._gap(e)})"
         )
-        remedy = f"nothing is wrong if these are exercise decisions close to the best; else {_SMOOTH}"
+        remedy = (
+            f"nothing is wrong if these are exercise decisions close to the best; else {_SMOOTH}"
+        )
         return LabelFinding("jump", e.output, (e.input,), e.gap, sentence, remedy)
 
     def tail(self, e: Evidence, again: float) -> LabelFinding:
@@ -100,7 +104,9 @@ class Words:
             f"{e.slope:.4g} ± {e.error:.2g}"
         )
         if e.bin_score > max(5.0, e.score):
-            words += f", and in a part of its range they are {e.bin_score:.1f} standard errors apart"
+            words += (
+                f", and in a part of its range they are {e.bin_score:.1f} standard errors apart"
+            )
         return words
 
     def _jumps(self, e: Evidence) -> str:

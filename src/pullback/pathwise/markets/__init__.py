@@ -1,1 +1,29 @@
-"""pathwise/markets."""
+"""Markets with exact answers: one file each, all of them a `Market`."""
+
+from pullback.pathwise.markets.asian import AsianCall
+from pullback.pathwise.markets.autocall import WorstOfAutocall
+from pullback.pathwise.markets.bachelier import BachelierBasket, BasketCall, reference_problem
+from pullback.pathwise.markets.barrier import UpAndOutCall
+from pullback.pathwise.markets.bermudan_put import BermudanPut
+from pullback.pathwise.markets.bermudan_swaption import BermudanSwaption
+from pullback.pathwise.markets.black_scholes import BlackScholesCall
+from pullback.pathwise.markets.digital import DigitalCall
+from pullback.pathwise.markets.heston import HestonCall
+from pullback.pathwise.markets.market import Market
+from pullback.pathwise.markets.two_asset import TwoAssetCall
+
+__all__ = [
+    "AsianCall",
+    "BachelierBasket",
+    "BasketCall",
+    "BermudanPut",
+    "BermudanSwaption",
+    "BlackScholesCall",
+    "DigitalCall",
+    "HestonCall",
+    "Market",
+    "TwoAssetCall",
+    "UpAndOutCall",
+    "WorstOfAutocall",
+    "reference_problem",
+]

@@ -372,6 +372,27 @@ def test_an_operator_that_cannot_be_batched_is_looped():
     assert_close(value_and_directional(mixed, x, x)[1], (x.exp() + x.cos()) * x)
 
 
+class Scaled(torch.autograd.Function):
+    """Its backward fails where a gradient is to be differentiated again."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 3 * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return torch.from_numpy(3 * grad.numpy())
+
+
+def test_a_backward_that_cannot_be_recorded_is_never_recorded_unless_asked_for():
+    x = torch.randn(3, 2).double()
+    with torch.no_grad():
+        assert_close(value_and_directional(Scaled.apply, x, x)[1], 3 * x)
+        assert_close(value_and_jacobian(Scaled.apply, x)[1].sum(2), torch.full_like(x, 3.0))
+    with pytest.raises(RuntimeError, match="numpy"):
+        value_and_directional(Scaled.apply, x.requires_grad_(), x)
+
+
 def test_a_chunk_bounds_how_many_are_pulled_together(monkeypatch):
     seen = []
     plain = torch.autograd.grad

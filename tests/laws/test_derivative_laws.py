@@ -20,8 +20,7 @@ from pullback.derivatives import (
 BARE = [case for case in CASES if case.keys == (None,)]
 SMOOTH = [case for case in BARE if case.smooth]
 WEIGHTED = [case for case in SCALAR if case.smooth and case.parameters()]
-settings.register_profile("laws", max_examples=20, deadline=None, derandomize=True)
-settings.load_profile("laws")
+laws = settings(max_examples=20, deadline=None, derandomize=True)
 
 sizes = st.integers(1, 6)
 seeds = st.integers(0, 2**31)
@@ -50,6 +49,7 @@ def test_a_row_has_the_same_derivative_alone_and_in_any_company(case):
     assert_close(value_and_jacobian(f, torch.cat([x, x]))[1], torch.cat([jac, jac]))
 
 
+@laws
 @given(seed=seeds, rows=sizes, inputs=sizes, outputs=sizes, chunk=st.integers(1, 8))
 def test_the_chunk_changes_nothing(seed, rows, inputs, outputs, chunk):
     f, x = drawn(seed, rows, inputs, outputs)
@@ -57,6 +57,7 @@ def test_the_chunk_changes_nothing(seed, rows, inputs, outputs, chunk):
     assert_close(value_and_jacobian(f, x, chunk_size=chunk)[1], expected)
 
 
+@laws
 @given(seed=seeds, rows=sizes, inputs=sizes, outputs=sizes)
 def test_along_and_back_are_adjoint(seed, rows, inputs, outputs):
     f, x = drawn(seed, rows, inputs, outputs)
@@ -76,6 +77,7 @@ def test_along_and_back_are_adjoint_in_every_case(case):
     assert_close((along * u).sum(), (v * back).sum(), tolerance=1e-10)
 
 
+@laws
 @given(seed=seeds, rows=sizes, inputs=sizes, a=st.floats(-3, 3), b=st.floats(-3, 3))
 def test_directional_and_hvp_are_linear_in_the_direction(seed, rows, inputs, a, b):
     f, x = drawn(seed, rows, inputs, 1)
@@ -87,6 +89,7 @@ def test_directional_and_hvp_are_linear_in_the_direction(seed, rows, inputs, a, 
         assert (mixed - parts).abs().max() <= 1e-12 * (1 + mixed.abs().max())
 
 
+@laws
 @given(seed=seeds, rows=sizes, inputs=sizes)
 def test_the_hessian_is_symmetric(seed, rows, inputs):
     f, x = drawn(seed, rows, inputs, 1)
@@ -95,6 +98,7 @@ def test_the_hessian_is_symmetric(seed, rows, inputs):
     assert_close((w * hv).sum(1), (v * hw).sum(1), tolerance=1e-10)
 
 
+@laws
 @given(seed=seeds, rows=sizes, inputs=sizes, outputs=sizes)
 def test_the_jacobian_agrees_with_differences(seed, rows, inputs, outputs):
     f, x = drawn(seed, rows, inputs, outputs)
@@ -155,6 +159,7 @@ def test_results_are_twice_differentiable():
     assert gradgradcheck(lambda x, v: value_and_directional(many, x, v)[1], (x, v))
 
 
+@laws
 @given(seed=seeds, rows=sizes, inputs=sizes, scale=st.floats(0.01, 100))
 def test_units_of_the_input_divide_the_derivative(seed, rows, inputs, scale):
     f, x = drawn(seed, rows, inputs, 1)
@@ -163,6 +168,7 @@ def test_units_of_the_input_divide_the_derivative(seed, rows, inputs, scale):
     assert_close(rescaled, dydx * scale, tolerance=1e-10)
 
 
+@laws
 @given(seed=seeds, rows=sizes, inputs=sizes)
 def test_copies_of_rows_do_not_dilute_them(seed, rows, inputs):
     f, x = drawn(seed, rows, inputs, 1)

@@ -102,3 +102,24 @@ def differences_in_weights(loss: Callable[[], Tensor], module: nn.Module) -> dic
             flat[i] = kept
         slopes[name] = slope.reshape(parameter.shape)
     return slopes
+
+
+class Interrupt:
+    """Raises on the n-th evaluation of the loss in training: `monkeypatch` it over loss_terms."""
+
+    def __init__(self, at: int, error: BaseException | None = None) -> None:
+        self.at, self.calls = at, 0
+        self.error = KeyboardInterrupt() if error is None else error
+
+    def install(self, monkeypatch) -> None:
+        from pullback.learning import optimizers
+
+        original = optimizers.loss_terms
+
+        def loss_terms(*arguments):
+            self.calls += 1
+            if self.calls == self.at:
+                raise self.error
+            return original(*arguments)
+
+        monkeypatch.setattr(optimizers, "loss_terms", loss_terms)

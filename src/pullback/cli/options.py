@@ -15,11 +15,11 @@ PATH = click.Path(path_type=Path)
 force = click.option("--force", is_flag=True, help="Replace what is at the output's path.")
 
 
-def output(default: str | None = None, *, what: str) -> Decorator:
-    """The option -o/--output."""
+def output(*, what: str, **default: Any) -> Decorator:
+    """The option -o/--output; it must be given unless it has a default."""
+    # A default of None would count as one: click then asks for nothing.
     return click.option(
-        "-o", "--output", type=PATH, required=default is None, default=default,
-        show_default=default is not None, help=what,
+        "-o", "--output", type=PATH, required=not default, help=what, show_default=True, **default
     )  # fmt: skip
 
 

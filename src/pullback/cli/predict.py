@@ -1,16 +1,24 @@
 """`pullback predict`: values and derivatives for the rows of a table, chunk by chunk."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import numpy as np
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from pullback.cli.options import PATH, check_output, force, output
 from pullback.learning import DifferentialRegressor
-from pullback.tables import Table, iter_chunks, locate, open_source, open_writer, suffix_of
+from pullback.tables import (
+    CHUNK_ROWS,
+    Table,
+    iter_chunks,
+    locate,
+    open_source,
+    open_writer,
+    suffix_of,
+)
 
 
 @click.command("predict", short_help="Predict the rows of a table, in bounded memory.")
@@ -44,7 +52,7 @@ def command(
     layout = locate(source, regressor.columns_, x=x, truths=False)
     total = outside = 0
     with open_writer(output, regressor.columns_) as write:
-        for chunk in _shown(iter_chunks(source, layout), quiet):
+        for chunk in _shown(iter_chunks(source, layout, rows=CHUNK_ROWS), quiet):
             flag = np.asarray(regressor.domain_.outside(chunk.x), bool)
             write(_predicted(regressor, chunk, gradient), {"outside_domain": flag})
             total, outside = total + len(chunk), outside + int(flag.sum())
@@ -61,9 +69,15 @@ def _predicted(model: DifferentialRegressor, chunk: Table, gradient: bool) -> Ta
     return Table(columns, chunk.x, y.reshape(shape), dydx.reshape(*shape, len(columns.inputs)))
 
 
-def _shown(chunks: Iterator[Table], quiet: bool) -> Iterable[Table]:
-    """The chunks, with a count of them where a person watches."""
+def _shown(chunks: Iterator[Table], quiet: bool) -> Iterator[Table]:
+    """The chunks, with a count of their rows where a person watches."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        return chunks
-    return track(chunks, "predicting", console=console, transient=True)
+        yield from chunks
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.completed:,} rows"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("predicting", total=None)
+        for chunk in chunks:
+            yield chunk
+            bar.advance(task, len(chunk))

@@ -7,7 +7,7 @@ import click
 from rich.console import Console
 
 from pullback.cli.options import PATH, check_output, derivative_items, force, output, roles
-from pullback.errors import TableError
+from pullback.errors import ModelFileError
 from pullback.learning import DifferentialRegressor
 from pullback.reports import Evaluation, evaluate, metrics_table, summary, write_page
 from pullback.tables import Table, locate, open_source, read_all, replacing
@@ -69,7 +69,7 @@ def _check_same_columns(
 ) -> None:
     ours, theirs = model.columns_, other.columns_
     if (ours.inputs, ours.outputs) != (theirs.inputs, theirs.outputs):
-        raise TableError(
+        raise ModelFileError(
             f"{path}: expected a model from {', '.join(ours.inputs)} to {', '.join(ours.outputs)}, "
             f"got one from {', '.join(theirs.inputs)} to {', '.join(theirs.outputs)}"
         )

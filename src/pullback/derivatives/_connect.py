@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pullback._torch import differentiable_kernels, leaves_of, quiet_batching
+from pullback._torch import differentiable_kernels, leaves_of
 from pullback.derivatives._checks import check_output, refuse_detached, refuse_unconnected
 from pullback.derivatives._inputs import Inputs, normal
 
@@ -45,8 +45,7 @@ class Graph:
 
     def pull_many(self, cotangents: Tensor) -> list[Tensor]:
         """Pull V cotangents [V, N, *K] back at once: [V, N, *D]. The graph is kept."""
-        with quiet_batching():
-            grads = self._grads(cotangents, retain=True, batched=True)
+        grads = self._grads(cotangents, retain=True, batched=True)
         return self._filled(grads, len(cotangents))
 
     def _grads(

@@ -52,6 +52,9 @@ def check_independent_rows(f: Callable[..., Any], x: Tensors) -> None:
     to couple, and what f would do to more rows is unknowable. A function that gives different
     outputs for the same input and random stream cannot be judged either, and passes.
 
+    It costs about 0.3 ms for a small MLP. In a training loop one check is enough: call this before
+    it, and pass check_rows=False inside.
+
     Args:
         f: a module or a function.
         x: a tensor [N, *D], a tuple (f is called f(*x)) or a dict (called f(**x)).
@@ -77,7 +80,7 @@ def probe_rows(f: Callable[..., Any], inputs: Inputs) -> None:
     probe = _Probe(f, inputs)
     with autograd_on(), kept_buffers_of_called(f):
         few = torch.arange(FEW) * (inputs.rows - 1) // (FEW - 1)
-        if inputs.rows <= FEW or not probe.works(few):
+        if inputs.rows <= FEW or not probe.judged_by(few):
             probe.judge(torch.arange(inputs.rows))
 
 
@@ -86,7 +89,7 @@ class _Probe:
     f: Callable[..., Any]
     inputs: Inputs
 
-    def works(self, rows: Tensor) -> bool:
+    def judged_by(self, rows: Tensor) -> bool:
         """Judge by these rows, unless f cannot do with them: it may close over all N."""
         try:
             y = self.run(self.take(rows))

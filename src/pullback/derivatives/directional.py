@@ -85,18 +85,22 @@ def _along(graph: Graph, directions: Sequence[Tensor]) -> Tensor:
     y = graph.y
     if prod(y.shape[1:]) == 1:
         return dot_rows(graph.pull(torch.ones_like(y)), directions).reshape(y.shape)
-    u = torch.zeros_like(y, requires_grad=True)
-    pulled = graph.pull(u, graph=True)
-    linear = [(g, v) for g, v in zip(pulled, directions, strict=True) if g.requires_grad]
-    if not linear or has_refusal(pulled):
-        return _along_by_outputs(graph, directions)
-    outputs, along = zip(*linear, strict=True)
+    dydv = _along_by_two_pulls(graph, directions)
+    return _along_by_outputs(graph, directions) if dydv is None else dydv
+
+
+def _along_by_two_pulls(graph: Graph, directions: Sequence[Tensor]) -> Tensor | None:
+    """J v by NOTE [Forward from reverse]; None if a backward in f is not differentiable in u."""
+    u = torch.zeros_like(graph.y, requires_grad=True)
     try:
-        (dydv,) = torch.autograd.grad(outputs, u, along, create_graph=graph.keep, retain_graph=True)
+        pulled = graph.pull(u, graph=True)
+        linear = [(g, v) for g, v in zip(pulled, directions, strict=True) if g.requires_grad]
+        if not linear or has_refusal(pulled):
+            return None
+        outputs, along = zip(*linear, strict=True)
+        return torch.autograd.grad(outputs, u, along, create_graph=graph.keep, retain_graph=True)[0]
     except RuntimeError:
-        # An operator whose backward is not differentiable, even in u: output by output then.
-        return _along_by_outputs(graph, directions)
-    return dydv
+        return None
 
 
 def _along_by_outputs(graph: Graph, directions: Sequence[Tensor]) -> Tensor:

@@ -1,50 +1,58 @@
 """The moments that value labels and derivative labels must share, at a ladder of distances.
 
 Notation: rows a and b of a pair, Δx = x_b - x_a, Δy = y_b - y_a, H_j = ½(g_j(a) + g_j(b)) Δx_j with
-g the derivative labels, and g* = c_j g_j the true derivatives. By the trapezoid rule
+g the derivative labels, and c_j g_j the true derivatives. By the trapezoid rule
 
-    Δy = Σ_j c_j H_j + u,        E[u | x] = -1/12 Δx³ f''' + ...,
+    Δy = Σ_j c_j H_j + u,        E[u | x] = -1/12 Δx³ ∂³f + ...,
 
 where u also holds the noise of both labels. Three things stand in the way of plain regression.
 
 *Noise in g* (one simulated path a row) makes H noisy, and its noise is correlated with that of y.
 So c solves E[z u] = 0 with instruments z_j = ĝ_j Δx_j, where ĝ_j is a mean of the labels of *other*
 rows around the pair: it depends on x and on other rows' noise only. Which surroundings (the nearest
-rows, the leaf, ever larger blocks) is chosen by regressing H_j on the candidates, four numbers a
-column, so that the system stays just identified and no bias of many instruments arises:
+rows, the leaf, larger blocks) is chosen by regressing H_j on at most four candidates, column by
+column, so that the system stays just identified and has no bias of many instruments:
 
-    c = A⁻¹ Zᵀ Δy,   A = Zᵀ H,   c - c_true = Σ_p A⁻¹ z_p u_p.
+    c = A⁻¹ Zᵀ Δy,   A = Zᵀ H,   estimate - truth = Σ_p A⁻¹ z_p u_p.
 
-*Pairs share rows*, and the noise is not equal: the variance sums the influences s_i = Σ_{p∋i} A⁻¹ z_p u_p
-of each row, V = Σ_i s_i² - Σ_p (A⁻¹ z_p u_p)² (dyadic clusters; Fafchamps & Gubert, 2007). A few rows may carry all of
-it; (Σ s²)² / Σ s⁴ says how many do, and serves as the degrees of freedom of Student's t.
+*Pairs share rows*, and the noise is not equal. The variance adds up the influences of each row,
+with v_p = A⁻¹ z_p u_p and s_i = Σ_{p∋i} v_p (dyadic clusters; Fafchamps & Gubert 2007):
 
-*Curvature* biases c by about b h² at pair length h. Each level of the ladder is two to four times as
-long as the one before, so that estimates of two levels differ by more than the remaining bias of the
-shorter. Where the labels themselves turn within a pair's length, κ = E[(g_a - g_b)²] / E[(g_a + g_b)²]
-(with the noise taken out by multiplying with the same difference of the nearest rows), the
-trapezoid's relative error is near κ/3, and above 3/4 a level is not used.
+    V = Σ_i s_i² - Σ_p v_p².
 
-A last moment needs no instrument from g: Δy' between the rows nearest to a and to b. E[H Δy'] = E[Δy Δy']
-holds for right labels, whatever their noise; λ is the ratio of the two after a common linear
-part is taken from both. Shuffled labels give λ = 0, although their mean slope, and with it c, is right.
+A few rows may carry all of it; (Σ s²)² / Σ s⁴ says how many do, and serves as the degrees of
+freedom of Student's t.
+
+*Curvature* biases c by about b h² at pair length h, so that estimates at several lengths tell b.
+Where the labels themselves turn within a pair's length, even that fails. With
+
+    κ = E[(g_a - g_b)²] / E[(g_a + g_b)²]
+
+the trapezoid's relative error is near κ/3, and a level is used only where κ is clearly below 3/4.
+The noise is taken out of both squares by multiplying with the same expression in the nearest rows.
+
+A last moment needs no instrument from g: Δy′ between the rows nearest to a and to b. For right
+labels E[z H] = E[z Δy] with any function z of Δy′, whatever their noise; λ is the ratio of the two,
+less one common linear function of x. Rows in another order give λ = 0, although their mean slope,
+and with it c, is right.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from pullback.learning._neighbours import Floats, Neighbourhood, Pairs
 
 Booleans = NDArray[np.bool_]
 
-# Two-sided 2e-7 for a normal: with six levels, twenty inputs and two outputs below 1e-4 a data set.
-CRITICAL_PROBABILITY = 1e-7
+# One-sided, of a c on the very edge of being a fault: with six levels and twenty inputs 1e-4 a data
+# set. Right labels have c = 1, far inside.
+CRITICAL_PROBABILITY = 1e-6
 STRENGTH = 4.0
-ROUGHEST = 0.75
+ROUGHEST, CLEARLY_RESOLVED = 0.75, 2.5
+ROWS_PER_COEFFICIENT = 25
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +63,7 @@ class Estimates:
         value, error: the estimate and its standard error.
         critical: how many standard errors are clear.
         usable: the instrument is strong, and the labels do not turn within the pair's length.
-        share: how much of the variation of y the coefficient moves, 1 being all of it.
+        share: the part of the variation of y that a coefficient of one makes.
         length: root mean square distance of the pairs.
     """
 
@@ -81,13 +89,13 @@ class Estimates:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What one level says: of each input's factor, of one factor for all, of slopes where labels are 0, of λ.
+    """What one level says.
 
     Attributes:
         factors: c_j, [D]; not finite where it cannot be found.
         common: one c for all inputs, [1].
-        slopes: for inputs without a label, or with labels zero throughout, the contribution to Δy
-            relative to all of it, linear in x_j and linear times x_j, [2D].
+        slopes: of y in inputs without a label, or with labels zero throughout, constant and
+            proportional to x_j, [2D].
         agreement: λ, [1].
     """
 
@@ -135,14 +143,14 @@ def moments(hood: Neighbourhood, pairs: Pairs, y: Floats, g: Floats, free: Boole
     factors = _spread(fit, range(count), labelled, inputs, resolved)
     zeros = np.flatnonzero(free)
     slopes = _spread(
-        _relative(fit),
+        fit,
         range(count, fit.value.size),
         np.append(zeros, zeros + inputs),
         2 * inputs,
-        np.full(2 * len(zeros), all_resolved or not count),
+        np.ones(2 * len(zeros), dtype=bool),
     )
     common = _spread(together, [0], np.arange(1), 1, np.array([all_resolved]))
-    agreement = _agreement(hood, pairs, y, dy, h.sum(axis=1), dx, weight, length)
+    agreement = _single(_agreement(hood, pairs, y, dy, h.sum(axis=1), dx, weight), length)
     return Moments(factors, common, slopes, agreement)
 
 
@@ -154,6 +162,13 @@ def _instruments(hood: Neighbourhood, pairs: Pairs, g: Floats, dx: Floats, h: Fl
     surroundings = [_mean_of_mates(g, pairs.mates_a) + _mean_of_mates(g, pairs.mates_b)]
     surroundings += [_mean_of_block(g, pairs, size) for size in sizes]
     candidates = np.stack([0.5 * mean * dx for mean in surroundings], axis=2)  # [P, D, C]
+    if len(hood.order) < ROWS_PER_COEFFICIENT * g.shape[1]:
+        # Four numbers a column would fit the noise of H: four for all, columns in their own units
+        # as none is known to be right.
+        scale = np.sqrt((h**2).mean(axis=0))[:, None] + 1e-300
+        scaled = (candidates / scale).reshape(-1, candidates.shape[2])
+        mix = np.linalg.lstsq(scaled, (h / scale[:, 0]).ravel(), rcond=1e-6)[0]
+        return candidates @ mix
     scale = np.sqrt((candidates**2).mean(axis=0)) + 1e-300
     candidates /= scale
     gram = np.einsum("pdc,pde->dce", candidates, candidates) / len(dx)
@@ -190,8 +205,8 @@ def _resolved(pairs: Pairs, g: Floats, dx: Floats, n: int) -> tuple[Booleans, bo
     stay = (g[pairs.a] + g[pairs.b]) * (mate_a + mate_b) * dx**2
     margin = ROUGHEST * stay - turn
     margin = np.column_stack([margin, margin.sum(axis=1)])
-    error, _ = _dyadic(margin, pairs.a, pairs.b, n)
-    clear = margin.sum(axis=0) > 3.0 * error
+    error, _ = dyadic(margin, pairs.a, pairs.b, n)
+    clear = margin.sum(axis=0) > CLEARLY_RESOLVED * error
     return clear[:-1], bool(clear[-1])
 
 
@@ -206,7 +221,7 @@ def _solve(h: Floats, z: Floats, dy: Floats, pairs: Pairs, n: int, length: float
         np.zeros(count),
         length,
     )
-    if not count or n < 4 * count:
+    if not count or n < ROWS_PER_COEFFICIENT * count:
         return unknown
     unit_h, unit_z = _root_mean_square(h), _root_mean_square(z)
     hs, zs = h / unit_h, z / unit_z
@@ -218,9 +233,9 @@ def _solve(h: Floats, z: Floats, dy: Floats, pairs: Pairs, n: int, length: float
     told = np.abs((right[held].T @ right[held]).diagonal() - 1.0) < 1e-6
     c = inverse @ (zs.T @ dy)
     influence = zs * (dy - hs @ c)[:, None] @ inverse.T
-    error, effective = _dyadic(influence, pairs.a, pairs.b, n)
+    error, effective = dyadic(influence, pairs.a, pairs.b, n)
     first = zs * hs
-    first_error, _ = _dyadic(first - first.mean(axis=0), pairs.a, pairs.b, n)
+    first_error, _ = dyadic(first - first.mean(axis=0), pairs.a, pairs.b, n)
     strong = first.sum(axis=0) > STRENGTH * first_error
     moved = np.sqrt(((zs @ (c * _slope(zs, hs))) ** 2).mean()) + 1e-300
     part = _root_mean_square(zs * _slope(zs, hs))
@@ -239,18 +254,11 @@ def _slope(z: Floats, h: Floats) -> Floats:
     return (z * h).sum(axis=0) / ((z * z).sum(axis=0) + 1e-300)
 
 
-def _relative(fit: Estimates) -> Estimates:
-    """Coefficients in units of all that y moves."""
-    with np.errstate(invalid="ignore"):
-        value, error = fit.value * fit.share, fit.error * fit.share
-    return Estimates(value, error, fit.critical, fit.usable, np.ones_like(value), fit.length)
-
-
 def _root_mean_square(values: Floats) -> Floats:
     return np.sqrt((values**2).mean(axis=0)) + 1e-300
 
 
-def _dyadic(influence: Floats, a: np.ndarray, b: np.ndarray, n: int) -> tuple[Floats, Floats]:
+def dyadic(influence: Floats, a: np.ndarray, b: np.ndarray, n: int) -> tuple[Floats, Floats]:
     """Standard error of the sum of the influences [P, Q], and how many clusters carry it."""
     ends = np.concatenate([a, b])
     once = (influence**2).sum(axis=0)
@@ -267,6 +275,11 @@ def _critical(effective: Floats) -> Floats:
     from scipy.special import stdtrit
 
     return -stdtrit(np.maximum(effective, 1.0), CRITICAL_PROBABILITY)
+
+
+def _single(found: tuple[float, float, float, bool], length: float) -> Estimates:
+    value, error, critical, usable = (np.array([part]) for part in found)
+    return Estimates(value, error, critical, usable, np.ones(1), length)
 
 
 def _spread(
@@ -289,40 +302,29 @@ def _agreement(
     h: Floats,
     dx: Floats,
     weight: Floats,
-    length: float,
-) -> Estimates:
-    """λ = E[H Δy'] / E[Δy Δy'], each less one linear function of x."""
+) -> tuple[float, float, float, bool]:
+    """λ = E[z H] / E[z Δy], each less one linear function of x, with its error, critical, strength.
+
+    z grows like Δy' up to its usual size and no further, so that a few cliffs do not decide alone.
+    """
     n = len(y)
     if n < 20 * dx.shape[1]:
-        nothing = np.array([np.nan])
-        return Estimates(
-            nothing, nothing + np.inf, nothing + np.inf, np.array([False]), nothing * 0, length
-        )
+        return np.nan, np.inf, np.inf, False
     design = np.column_stack([np.ones(n), hood.x])
     slope = np.linalg.lstsq(design, y, rcond=None)[0][1:]
     bent = y - hood.x @ slope
     mates = (_mean_of_mates(bent, pairs.mates_b) - _mean_of_mates(bent, pairs.mates_a)) * weight
-    linear = dx @ slope
-    dy, h = dy - linear, h - linear
-    below = (dy * mates).sum()
-    value = (h * mates).sum() / below if below else np.nan
-    # Mates lie in the leaf of their row: whole leaves are independent, rows are not.
-    a, b = pairs.a // hood.leaf, pairs.b // hood.leaf
-    influence = np.stack([(h - value * dy) * mates / (below or 1.0), dy * mates], axis=1)
-    influence[:, 1] -= influence[:, 1].mean()
-    within = a == b  # counted once, not at both ends
-    halved = np.where(within[:, None], 0.5 * influence, influence)
-    errors, effective = [], []
-    for values in halved.T:
-        sums = np.bincount(np.concatenate([a, b]), np.concatenate([values, values]))
-        errors.append(np.sqrt((sums**2).sum()))
-        effective.append((sums**2).sum() ** 2 / ((sums**4).sum() + 1e-300))
-    one = np.ones(1)
-    return Estimates(
-        value * one,
-        errors[0] * one,
-        _critical(effective[0] * one),
-        np.array([bool(below > STRENGTH * errors[1])]),
-        one,
-        length,
-    )
+    z = mates / np.sqrt(mates**2 + np.median(mates**2) + 1e-300)
+    dy, h = dy - dx @ slope, h - dx @ slope
+    first = z * dy
+    below = first.sum()
+    if not below > 0:
+        return np.nan, np.inf, np.inf, False
+    value = float((z * h).sum() / below)
+    influence = np.stack([z * (h - value * dy) / below, first - first.mean()], axis=1)
+    error, effective = dyadic(influence, pairs.a, pairs.b, n)
+    # Mates share rows with other pairs; they mostly lie in its leaf, and leaves share no row.
+    leaves, _ = dyadic(influence, pairs.a // hood.leaf, pairs.b // hood.leaf, n)
+    error = np.maximum(error, leaves)
+    critical = float(_critical(effective[:1])[0])
+    return value, float(error[0]), critical, bool(below > STRENGTH * error[1])

@@ -16,6 +16,8 @@ Ints = NDArray[np.intp]
 
 SMALLEST_LEAF = 8
 NEIGHBOURS = 3
+# Up to here the nearest rows are sought among all rows, above it within a leaf.
+EXACT_ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +46,7 @@ class Neighbourhood:
         order: row numbers, [n]; a few rows are left out so that n = leaf · 2ˢ.
         x: the rows in that order, each column in units of its spread, [n, D].
         leaf: rows in the smallest block.
-        nearest: positions of the nearest rows within the leaf, nearest first, [n, 3].
+        nearest: positions of the nearest rows, with many rows of those within the leaf, [n, 3].
     """
 
     order: Ints
@@ -109,7 +111,12 @@ def neighbourhood(x: Floats, importance: Floats) -> Neighbourhood:
     for _ in range(splits):
         order = _halve(order, weighed)
     order = order.ravel()
-    return Neighbourhood(order, scaled[order], leaf, _nearest(weighed[order], leaf))
+    return Neighbourhood(
+        order,
+        scaled[order],
+        leaf,
+        _nearest(weighed[order], leaf if len(order) > EXACT_ROWS else len(order)),
+    )
 
 
 def _halve(order: Ints, x: Floats) -> Ints:
@@ -121,10 +128,13 @@ def _halve(order: Ints, x: Floats) -> Ints:
     return ranked.reshape(2 * len(order), -1)
 
 
-def _nearest(x: Floats, leaf: int) -> Ints:
-    boxes = x.reshape(-1, leaf, x.shape[1])
+def _nearest(x: Floats, among: int) -> Ints:
+    """The nearest rows to each in its block of `among`, nearest first, [n, 3]."""
+    boxes = x.reshape(-1, among, x.shape[1])
     squared = (boxes**2).sum(axis=2)
     distance = squared[:, :, None] + squared[:, None, :] - 2.0 * boxes @ boxes.transpose(0, 2, 1)
-    distance[:, np.arange(leaf), np.arange(leaf)] = np.inf
-    near = distance.argsort(axis=2, kind="stable")[:, :, :NEIGHBOURS]
-    return (near + leaf * np.arange(len(boxes))[:, None, None]).reshape(-1, NEIGHBOURS)
+    distance[:, np.arange(among), np.arange(among)] = np.inf
+    near = np.argpartition(distance, NEIGHBOURS, axis=2)[:, :, :NEIGHBOURS]
+    ranks = np.take_along_axis(distance, near, axis=2).argsort(axis=2, kind="stable")
+    near = np.take_along_axis(near, ranks, axis=2)
+    return (near + among * np.arange(len(boxes))[:, None, None]).reshape(-1, NEIGHBOURS)

@@ -234,6 +234,7 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
         """
         from pullback.learning.storage import save
 
+        check_is_fitted(self, "surrogate_")
         return save(self, folder)
 
     @classmethod

@@ -92,7 +92,9 @@ def read_folder(folder: str | os.PathLike[str], *, kind: str, version: int) -> t
     config = _read_config(source, kind)
     if config.get("kind") != kind:
         raise ModelFileError(f"{source}: expected a {kind}, found {config.get('kind', 'none')!r}")
-    if config.get("format", 0) > version:
+    if not isinstance(config.get("format"), int):
+        raise ModelFileError(f"{source}: {CONFIG} is corrupt: it names no format")
+    if config["format"] > version:
         raise ModelFileError(
             f"{source}: written in format {config['format']} by pullback "
             f"{config.get('pullback')}; this version reads up to {version}. Update pullback."

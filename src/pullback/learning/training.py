@@ -17,6 +17,7 @@ from pullback.learning.data import DifferentialData
 from pullback.learning.fit import Checkpoint, fit
 from pullback.learning.history import History
 from pullback.learning.loss import DifferentialLoss
+from pullback.learning.native.stepper import NativeAdamStepper, is_possible
 from pullback.learning.networks import Twin
 from pullback.learning.optimizers import AdamStepper, LBFGSStepper, Stepper
 from pullback.learning.recipe import Recipe, choose_recipe
@@ -185,7 +186,8 @@ def _stepper(
 ) -> Stepper:
     if recipe.optimizer == "lbfgs":
         return LBFGSStepper(twin, loss, data, recipe.epochs, options.weight_decay)
-    return AdamStepper(
+    adam = NativeAdamStepper if is_possible(twin, data) else AdamStepper
+    return adam(
         twin, loss, data, recipe.epochs, recipe.batch_size, recipe.learning_rate,
         options.weight_decay, generator,
     )  # fmt: skip

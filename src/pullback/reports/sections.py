@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pullback.learning.columns import Columns
 from pullback.reports import figures as draw
 from pullback.reports import markup
 from pullback.reports.evaluation import Evaluation
@@ -45,8 +47,8 @@ def side_by_side(evaluations: Evaluations) -> str:
     """Two or more models over the same rows."""
     first = evaluations[0]
     headings = ["model", *(f"RMSE of {name}" for name in first.columns.outputs[:_MOST_OUTPUTS])]
-    headings += ["mean RMSE of derivatives", "mean scaled RMSE", "mean cosine", "right sign",
-                 "seconds to train"]  # fmt: skip
+    headings += ["mean RMSE of derivatives"] if _alike(first.columns) else []
+    headings += ["mean scaled RMSE", "mean cosine", "right sign", "seconds to train"]
     rows = [_side(evaluation) for evaluation in evaluations]
     caption = f"The same {len(first):,} test rows, predicted by each model"
     return markup.table(caption, headings, rows, best=len(rows) - 1)
@@ -59,12 +61,18 @@ def _side(evaluation: Evaluation) -> list[str]:
     return [
         evaluation.name,
         *(number(metric.rmse) for metric in metrics.values[:_MOST_OUTPUTS]),
-        number(metrics.mean_derivative_rmse),
+        *([number(metrics.mean_derivative_rmse)] if _alike(evaluation.columns) else []),
         number(metrics.mean_scaled_derivative_rmse),
         coefficient(cosine),
         percent(float(np.mean(signs)) if signs else None),
         f"{evaluation.training.seconds:.1f}",
     ]
+
+
+def _alike(columns: Columns) -> bool:
+    """Whether all derivatives have one unit, so that the mean of their RMSE means something."""
+    one_unit = len({columns.unit(name) for name in columns.inputs}) == 1
+    return len(columns.outputs) == 1 and one_unit
 
 
 def profiles(evaluations: Evaluations, views: Sequence[Profile]) -> str:
@@ -76,7 +84,7 @@ def profiles(evaluations: Evaluations, views: Sequence[Profile]) -> str:
         if view.input is not None:
             name = columns.derivative(name, columns.inputs[view.input])
         for which, evaluation in enumerate(evaluations):
-            truth, predicted = draw.quantity(evaluation, view.output, view.input)
+            truth, predicted = evaluation.quantity(view.output, view.input)
             caption = f"RMSE {number(rmse(truth, predicted))}"
             alt = (
                 f"{name} over the {view.label}: the exact curve, and as points the predictions of "
@@ -100,21 +108,19 @@ def predictions(evaluations: Evaluations) -> str:
     panels += [
         _against(evaluations, last.metrics.derivatives[i], *divmod(i, inputs)) for i in chosen
     ]
-    known = sum(1 for metric in last.metrics.derivatives if metric.rows)
     words = "Each point is a test row; on the dashed line a prediction is exact. Where points "
     words += "would cover each other, their density is shown."
-    if known > len(chosen):
-        words += f" Of {known} derivatives the {len(chosen)} least well predicted are drawn; all "
-        words += "are in the table of metrics."
+    if len(last.metrics.derivatives) > len(chosen):
+        words += f" Of {len(last.metrics.derivatives)} derivatives "
+        words += f"{len(chosen)} are drawn: those that vary and are least well predicted. All are "
+        words += "in the table of metrics."
     return f'<p class="soft">{markup.text(words)}</p>' + markup.figures(panels)
 
 
 def _chosen(metrics: Metrics) -> list[int]:
-    """Derivatives to draw: all if they are few, else those with the largest scaled errors."""
-    known = [i for i, metric in enumerate(metrics.derivatives) if metric.rows]
-    if len(known) <= _MOST_PANELS:
-        return known
-    worst = sorted(known, key=lambda i: -(metrics.derivatives[i].scaled_rmse or 0.0))
+    """Derivatives to draw: of those that vary all, or the eight with the largest scaled errors."""
+    varying = [i for i, metric in enumerate(metrics.derivatives) if metric.r2 is not None]
+    worst = sorted(varying, key=lambda i: -(metrics.derivatives[i].scaled_rmse or 0.0))
     return sorted(worst[:_MOST_PANELS])
 
 
@@ -219,12 +225,21 @@ def _inside_and_outside(evaluations: Evaluations) -> str:
                         label,
                         f"{int(chosen.sum()):,}",
                         *(number(metric.rmse) for metric in metrics.values[:_MOST_OUTPUTS]),
-                        number(metrics.mean_derivative_rmse),
+                        number(_scaled_rmse(evaluation, chosen)),
                     ]
                 )
     outputs = evaluations[0].columns.outputs[:_MOST_OUTPUTS]
-    headings = ["rows", "number", *(f"RMSE of {o}" for o in outputs), "mean RMSE of derivatives"]
+    headings = ["rows", "number", *(f"RMSE of {o}" for o in outputs), "scaled RMSE of derivatives"]
     return markup.table("Errors inside and outside the training domain", headings, rows)
+
+
+def _scaled_rmse(evaluation: Evaluation, chosen: NDArray[np.bool_]) -> float | None:
+    """Of the derivatives of some rows, by the scales of all rows: so that parts compare."""
+    if evaluation.dydx is None:
+        return None
+    errors = evaluation.scaled_errors(derivatives=True)[chosen]
+    known = errors[~np.isnan(errors)]
+    return float(np.sqrt(np.mean(known**2))) if len(known) else None
 
 
 def _ranges(evaluation: Evaluation) -> str:
@@ -261,7 +276,6 @@ def metrics(evaluations: Evaluations) -> str:
 
 def _metrics_table(evaluation: Evaluation, several: bool) -> str:
     metrics = (*evaluation.metrics.values, *evaluation.metrics.derivatives)
-    notes = any(metric.note for metric in metrics)
     rows = [
         [
             evaluation.columns.label(metric.name),
@@ -270,15 +284,12 @@ def _metrics_table(evaluation: Evaluation, several: bool) -> str:
             number(metric.scaled_rmse),
             percent(metric.right_sign),
             f"{metric.rows:,}",
-            *([metric.note] if notes else []),
         ]
         for metric in metrics
     ]
     headings = ["quantity", "R²", "RMSE", "scaled RMSE", "right sign", "rows"]
     caption = f"Metrics of {evaluation.name}" if several else "Metrics by quantity"
-    table = markup.table(
-        caption, [*headings, *(["note"] if notes else [])], rows, notes=notes
-    )  # fmt: skip
+    table = markup.table(caption, headings, rows, notes=[metric.note for metric in metrics])
     directions = [
         [d.output, coefficient(d.cosine), coefficient(d.low_cosine), f"{d.rows:,}"]
         for d in evaluation.metrics.directions

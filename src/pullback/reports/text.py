@@ -1,10 +1,12 @@
 """An evaluation as tables for a terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from rich.markup import escape
 from rich.table import Table
 
 from pullback.reports.evaluation import Evaluation
+from pullback.reports.metrics import Metric
 from pullback.reports.words import coefficient, number, percent
 
 _MOST_ROWS = 40
@@ -12,25 +14,30 @@ _MOST_ROWS = 40
 
 def metrics_table(evaluation: Evaluation) -> Table:
     """One line for each output and derivative, the first forty."""
-    table = Table(title=f"{evaluation.name}: {len(evaluation):,} rows")
-    table.add_column("quantity")
+    table = Table(title=f"{escape(evaluation.name)}: {len(evaluation):,} rows")
+    table.add_column("quantity", overflow="fold")
     for heading in ("R²", "RMSE", "scaled RMSE", "right sign"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     metrics = (*evaluation.metrics.values, *evaluation.metrics.derivatives)
-    if any(metric.note for metric in metrics):
-        table.add_column("note")
     for metric in metrics[:_MOST_ROWS]:
-        cells = [
+        mark = "*" if metric.note else ""
+        table.add_row(
+            escape(metric.name + mark),
             coefficient(metric.r2),
             number(metric.rmse),
             number(metric.scaled_rmse),
             percent(metric.right_sign),
-            metric.note,
-        ]
-        table.add_row(metric.name, *cells[: len(table.columns) - 1])
-    if len(metrics) > _MOST_ROWS:
-        table.caption = f"and {len(metrics) - _MOST_ROWS} more in the report"
+        )
+    table.caption = "; ".join(_remarks(metrics)) or None
     return table
+
+
+def _remarks(metrics: Sequence[Metric]) -> Iterator[str]:
+    notes = dict.fromkeys(metric.note for metric in metrics if metric.note)
+    if notes:
+        yield f"* {'; '.join(notes)}"
+    if len(metrics) > _MOST_ROWS:
+        yield f"{len(metrics) - _MOST_ROWS} more in the report"
 
 
 def comparison_table(evaluations: Sequence[Evaluation], *, factor: int = 100) -> Table:
@@ -38,13 +45,13 @@ def comparison_table(evaluations: Sequence[Evaluation], *, factor: int = 100) ->
     table = Table(title=f"RMSE × {factor} over {len(evaluations[0]):,} test rows")
     table.add_column("trained on")
     for output in evaluations[0].columns.outputs:
-        table.add_column(output, justify="right")
+        table.add_column(escape(output), justify="right")
     for heading in ("derivatives (mean)", "cosine", "seconds"):
         table.add_column(heading, justify="right")
     for evaluation in evaluations:
         metrics = evaluation.metrics
         table.add_row(
-            evaluation.name,
+            escape(evaluation.name),
             *(_times(metric.rmse, factor) for metric in metrics.values),
             _times(metrics.mean_derivative_rmse, factor),
             coefficient(metrics.directions[0].cosine) if metrics.directions else "–",

@@ -11,16 +11,18 @@ _FEW = 20
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A figure in few digits; a dash where there is none.
+    """A figure in few significant digits; a dash where there is none.
 
-    >>> number(0.0012345), number(12345.6), number(None)
-    ('0.00123', '12,346', '–')
+    >>> number(0.0012345), number(0.5), number(12345.6), number(0.0), number(None)
+    ('0.00123', '0.500', '12,346', '0', '–')
     """
     if value is None:
         return "–"
+    if value == 0.0:
+        return "0"
     if 1000 <= abs(value) < 1e7:
         return f"{value:,.0f}"
-    return f"{value:.{digits}g}"
+    return f"{value:#.{digits}g}".removesuffix(".")
 
 
 def coefficient(value: float | None) -> str:
@@ -66,16 +68,17 @@ def comparison(evaluations: Sequence[Evaluation]) -> list[str]:
     """What the last model gains over the first."""
     first, last = evaluations[0], evaluations[-1]
     gains = [
-        (f"The error of {a.name}", a.rmse, b.rmse)
+        (f"The error of {a.name}", "RMSE", a.rmse, b.rmse)
         for a, b in zip(first.metrics.values[:4], last.metrics.values[:4], strict=True)
     ]
-    mean = (first.metrics.mean_derivative_rmse, last.metrics.mean_derivative_rmse)
-    gains.append(("The mean error of the derivatives", *mean))
+    # Scaled: derivatives may have different units.
+    before, after = (each.metrics.mean_scaled_derivative_rmse for each in (first, last))
+    gains.append(("The mean error of the derivatives", "scaled RMSE", before, after))
     sentences = [
         f"{what} {_change(before / after)} for “{last.name}” than for “{first.name}”: "
-        f"RMSE {number(after)} against {number(before)}."
-        for what, before, after in gains
-        if before is not None and after
+        f"{measure} {number(after)} against {number(before)}."
+        for what, measure, before, after in gains
+        if before and after
     ]
     return [*sentences, *summary(last)]
 
@@ -108,8 +111,8 @@ def _derivative_sentences(evaluation: Evaluation) -> list[str]:
         return ["The test rows hold no derivatives: only values are compared."]
     worst = max(known, key=lambda metric: metric.scaled_rmse or 0.0)
     start = "The derivative is"
-    if len(evaluation.metrics.derivatives) > 1:
-        start = f"Of {len(evaluation.metrics.derivatives)} derivatives, the least well predicted is"
+    if len(known) > 1:
+        start = f"Of {len(known)} derivatives, the least well predicted is"
     sentence = (
         f"{start} {worst.name}: scaled RMSE {number(worst.scaled_rmse)}, right sign in "
         f"{percent(worst.right_sign)} of rows (R² {coefficient(worst.r2)})."

@@ -1,4 +1,4 @@
-"""A call on a basket of correlated Bachelier assets.
+"""A call on a basket of correlated Bachelier assets: pathwise labels with a closed form.
 
     dS_i = vol_i dW_i,   payoff (a·S(T2) - K)+,   state S(T1),   zero rate.
 

@@ -79,9 +79,9 @@ def _check_given(noise: Tensor, states: States, paths: int) -> None:
     if rows != 1 and noise.numel() and bool((noise == noise[:1]).all()):
         raise InputError(
             "pathwise: all rows share one draw of the noise. Their errors then have one sign and "
-            "do not average out, neither in the mean nor in what a network learns (the error of mean "
-            "labels was 51 times that of independent rows). Pass the shape of one path's noise, or "
-            "a tensor with a draw of its own for each row."
+            "do not average out, neither in the mean nor in what a network learns (the error of "
+            "mean labels was 51 times that of independent rows). Pass the shape of one path's "
+            "noise, or a tensor with a draw of its own for each row."
         )
 
 

@@ -96,7 +96,8 @@ _HESTON = {
 }  # fmt: skip
 _HESTON_GREEKS = {
     "spot": "delta", "variance": "dV_dv0", "strike": "dV_dK", "rate": "dV_dr",
-    "reversion": "dV_dkappa", "mean_variance": "dV_dtheta", "vol_of_variance": "dV_dsigma", "correlation": "dV_drho",
+    "reversion": "dV_dkappa", "mean_variance": "dV_dtheta", "vol_of_variance": "dV_dsigma",
+    "correlation": "dV_drho",
 }  # fmt: skip
 _SPOTS = {"spot": ("s1", "s2", "s3", "s4")}
 _SWAPTION = {"strike": "K", "curve": "f", "reversion": "a", "vol": "sigma"}

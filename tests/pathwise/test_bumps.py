@@ -17,7 +17,9 @@ STATE = {
 
 
 def exact(**columns):
-    return MARKET.exact_value({k: torch.from_numpy(np.array(v)) for k, v in columns.items()}).numpy()
+    return MARKET.exact_value(
+        {k: torch.from_numpy(np.array(v)) for k, v in columns.items()}
+    ).numpy()
 
 
 def exact_gradient(columns):

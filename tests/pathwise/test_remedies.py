@@ -98,7 +98,9 @@ def test_log_densities_are_those_of_torch():
     draws = torch.randn(5, 2, dtype=torch.float64)
     vector = torch.distributions.MultivariateNormal(torch.zeros(2).double(), scale_tril=factor)
     zero = torch.zeros(2, dtype=torch.float64)
-    torch.testing.assert_close(normal_vector_log_density(draws, zero, factor), vector.log_prob(draws))
+    torch.testing.assert_close(
+        normal_vector_log_density(draws, zero, factor), vector.log_prob(draws)
+    )
     each = factor.expand(5, 2, 2)
     torch.testing.assert_close(normal_vector_log_density(draws, zero, each), vector.log_prob(draws))
 

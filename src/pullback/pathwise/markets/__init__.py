@@ -1,5 +1,7 @@
 """Markets with exact answers: one file each, all of them a `Market`."""
 
+from collections.abc import Callable, Mapping
+
 from pullback.pathwise.markets.asian import AsianCall
 from pullback.pathwise.markets.autocall import WorstOfAutocall
 from pullback.pathwise.markets.bachelier import BachelierBasket, BasketCall, reference_problem
@@ -12,7 +14,21 @@ from pullback.pathwise.markets.heston import HestonCall
 from pullback.pathwise.markets.market import Market
 from pullback.pathwise.markets.two_asset import TwoAssetCall
 
+MARKETS: Mapping[str, Callable[..., Market]] = {
+    "black-scholes": BlackScholesCall,
+    "digital": DigitalCall,
+    "up-and-out": UpAndOutCall,
+    "basket": BasketCall.random,
+    "heston": HestonCall,
+    "asian": AsianCall,
+    "two-asset": TwoAssetCall,
+    "autocall": WorstOfAutocall,
+    "bermudan-put": BermudanPut,
+    "bermudan-swaption": BermudanSwaption,
+}
+
 __all__ = [
+    "MARKETS",
     "AsianCall",
     "BachelierBasket",
     "BasketCall",

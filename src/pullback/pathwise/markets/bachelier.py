@@ -37,8 +37,7 @@ class BasketCall(Market):
         weights: a, [n].
         covariance: of the assets over one year, [n, n].
 
-    >>> market = BasketCall.of(BachelierBasket.random(3, np.random.RandomState(0)))
-    >>> market.sample(1024).columns.inputs
+    >>> BasketCall.random(3).sample(1024).columns.inputs
     ('spot1', 'spot2', 'spot3')
     """
 
@@ -48,6 +47,11 @@ class BasketCall(Market):
     strike: Parameter = 1.10
     maturity: Parameter = 1.0
     parameters = ("spot", "strike", "maturity")
+
+    @classmethod
+    def random(cls, dim: int = 7, market_seed: int = 1234) -> "BasketCall":
+        """The market that the reference notebooks draw with this seed."""
+        return cls.of(BachelierBasket.random(dim, np.random.RandomState(market_seed)))
 
     @classmethod
     def of(cls, basket: "BachelierBasket") -> "BasketCall":

@@ -8,6 +8,7 @@ stressed states, where a plain simulation leaves few samples.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -62,6 +63,10 @@ class Market(ABC):
     def inputs(self) -> tuple[str, ...]:
         """Names of the D inputs, one a column."""
         return parse_state(self.states).columns
+
+    def changed(self, **changes: Any) -> "Market":
+        """The same market with other parameters or settings."""
+        return replace(self, **changes)  # type: ignore[type-var]  # each market is a dataclass
 
     def at(self, state: Mapping[str, Tensor]) -> SimpleNamespace:
         """All parameters as tensors: those of the state, and the fixed ones.

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pullback.derivatives import check_independent_rows
 from pullback.derivatives._checks import check_output
+from pullback.derivatives._inputs import normal
 from pullback.errors import UnconnectedInputError
 from pullback.pathwise.draws import Draws, Given
 from pullback.pathwise.states import States
@@ -134,12 +135,13 @@ class Simulation:
         """
         with torch.inference_mode(False), torch.enable_grad():
             leaves = [
-                v.detach().clone().requires_grad_(flag)
+                normal(v).detach().requires_grad_(flag)
                 for v, flag in zip(paths.values, self.states.differentiable, strict=True)
             ]
             y = self._mean_payoff(leaves, paths.noise)
             pulled = [self._pulled(y, k, leaves, zero) for k in range(y.shape[1])]
-        return y.detach(), torch.stack(pulled, dim=1)
+        # Copies of [n, K, D] cost as much as a small payoff: one output needs none.
+        return y.detach(), pulled[0][:, None] if len(pulled) == 1 else torch.stack(pulled, dim=1)
 
     def _mean_payoff(self, values: Sequence[Tensor], noise: Tensor) -> Tensor:
         """The mean over the paths of each row, [n, K]."""
@@ -169,7 +171,7 @@ class Simulation:
             )
             part = torch.zeros_like(leaf) if grad is None else grad
             parts.append(part.reshape(len(leaf), -1).to(y.dtype))
-        return torch.cat(parts, dim=1)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def _refuse_unconnected(self, grads: Sequence[Tensor | None]) -> None:
         flags = zip(self.states.names, self.states.differentiable, strict=True)

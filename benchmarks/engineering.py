@@ -27,21 +27,21 @@ from pullback.reports.metrics import measure
 
 # The same for both arms.
 MENU: tuple[dict[str, Any], ...] = (
-    {},
+    {"optimizer": "adam"},
     {"optimizer": "lbfgs"},
     {"optimizer": "lbfgs", "activation": "tanh"},
     {"optimizer": "lbfgs", "activation": "sin"},
     {"optimizer": "lbfgs", "weight_decay": 1e-5},
     {"optimizer": "lbfgs", "weight_decay": 1e-5, "activation": "tanh"},
     {"optimizer": "lbfgs", "weight_decay": 1e-5, "activation": "sin"},
-    {"optimizer": "lbfgs", "weight_decay": 1e-3},
+    # No derivatives, no effect: for values only this is the plain network once more.
+    {"optimizer": "lbfgs", "derivative_weight": 0.1, "activation": "tanh"},
 )
 MENU_OF_MANY_ROWS: tuple[dict[str, Any], ...] = (
-    {},
-    {"activation": "tanh"},
-    {"learning_rate": 0.003},
-    {"learning_rate": 0.03},
-    {"learning_rate": 0.03, "activation": "tanh"},
+    {"epochs": 100},
+    {"epochs": 100, "activation": "tanh"},
+    {"epochs": 100, "learning_rate": 0.01},
+    {"epochs": 100, "learning_rate": 0.03},
 )
 MANY = 5_000
 # A derivative whose effect on y is below this share of its spread is zero but for rounding.

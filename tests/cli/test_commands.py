@@ -216,6 +216,17 @@ def test_report_of_two_models(made, here):
     assert "Side by side" in Path("r.html").read_text(encoding="utf-8")
 
 
+def test_two_models_of_one_name_are_told_apart(made, here):
+    shutil.copytree(made.model, "again/model")
+    result = run(
+        "report", "again/model", made.folder / "test.csv", "--against", made.model,
+        "-o", "r.html", "--json", "m.json", "--quiet",
+    )  # fmt: skip
+    assert (result.exit_code, result.output) == (0, "")
+    names = [record["name"] for record in json.loads(Path("m.json").read_text())]
+    assert names == ["again/model", str(made.model)]
+
+
 def test_report_without_derivatives(made, here):
     result = run("report", made.model, made.folder / "test.csv", "--no-derivatives", "-o", "r.html")
     assert result.exit_code == 0, result.output

@@ -45,6 +45,7 @@ FITTED = {
     "numpy's numbers": lambda: model(
         hidden=np.array([4, 4]), epochs=np.int64(9), learning_rate=np.float32(0.1)
     ).fit(X, Y, DYDX),
+    "a module for an activation": lambda: model(activation=nn.SiLU()).fit(X, Y, DYDX),
     "a constant input": lambda: model().fit(np.column_stack([X[:, 0], np.ones(60)]), Y),
     "by name": lambda: model().fit(X, Y, DYDX, columns=Columns(("a", "b"), ("c",), {"a": "m"})),
     "with held-out rows": lambda: model(early_stopping=True).fit(X, Y, DYDX),

@@ -42,8 +42,9 @@ def command(
 ) -> None:  # fmt: skip
     """Predict the ROWS of a table with a MODEL, in bounded memory.
 
-    The output holds the inputs, the predictions under the model's names, their derivatives such as
-    dprice/dspot, and outside_domain: whether a row lies outside the model's training data.
+    The output holds, in the order of the rows: the inputs, the predictions under the model's
+    names, their derivatives such as dprice/dspot, and outside_domain: whether a row lies outside
+    the model's training data.
     """
     check_output(output, force, inputs=[rows])
     suffix_of(output)

@@ -110,6 +110,7 @@ ACTIVATIONS = {
 _MODULE_NAMES: dict[type[nn.Module], str] = {
     nn.Tanh: "tanh",
     nn.Sigmoid: "sigmoid",
+    nn.SiLU: "silu",
     nn.Identity: "identity",
     nn.ReLU: "relu",
 }

@@ -209,8 +209,8 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
 
     def predict_hessian(self, X: Any) -> Any:
         """∂²y/∂x², [N, D, D] or [N, K, D, D]: numpy, or a tensor for a tensor."""
-        hessian = self.surrogate_.hessian(self._inputs(X, "predict_hessian"))
-        return self._like(hessian, X)
+        x = self._inputs(X, "predict_hessian")
+        return self._like(self.surrogate_.hessian(x), X)
 
     def set_output(self, *, transform: str | None = None) -> "DifferentialRegressor":
         """Let `predict` return frames: "pandas", "polars", or "default" for arrays.

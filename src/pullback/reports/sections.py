@@ -51,7 +51,7 @@ def side_by_side(evaluations: Evaluations) -> str:
     headings += ["mean scaled RMSE", "mean cosine", "right sign", "seconds to train"]
     rows = [_side(evaluation) for evaluation in evaluations]
     caption = f"The same {len(first):,} test rows, predicted by each model"
-    return markup.table(caption, headings, rows, best=len(rows) - 1)
+    return markup.table(caption, headings, rows, marked=len(rows) - 1)
 
 
 def _side(evaluation: Evaluation) -> list[str]:

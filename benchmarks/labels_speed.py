@@ -3,8 +3,8 @@
     python -m benchmarks.labels_speed [--quick]
 
 Ratios are of process CPU seconds in one chunk of 8,192 rows, the least of many, once for the payoff
-alone (its paths drawn before) and once with the drawing, which is what a user waits for. Bumping runs
-the payoff D + 1 times. Memory is the growth of the process's peak while 16 times as many rows
+alone (its paths drawn before) and once with the drawing, which is what a user waits for. Bumping
+runs the payoff D + 1 times. Memory is the growth of the process's peak while 16 times as many rows
 are made.
 """
 

@@ -2,11 +2,11 @@
 
     python -m benchmarks.markets [--quick] [market …]
 
-Each market: 8,192 states with one path each, once with values only and once with pathwise derivatives
-as well, several seeds of data and weights. Errors are root mean squares over the states of the file
-in tests/reference, whose prices and Greeks are closed forms, quadrature and QuantLib engines; they
-are given in per mille of the largest price, and of the largest Greek of its kind. The digital and
-the autocallable show all ways to differentiate a condition side by side.
+Each market: 8,192 states with one path each, once with values only and once with pathwise
+derivatives as well, several seeds of data and weights. Errors are root mean squares over the
+states of the file in tests/reference, whose prices and Greeks are closed forms, quadrature and
+QuantLib engines; they are given in per mille of the largest price, and of the largest Greek of its
+kind. The digital and the autocallable show all ways to differentiate a condition side by side.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
+from tests.pathwise.markets.cases import CASES, Case
 
 from benchmarks.record import Claim, claims_as_json, conclude, cpu_seconds, save
 from pullback.learning import DifferentialRegressor
@@ -33,7 +34,6 @@ from pullback.pathwise.markets import (
     UpAndOutCall,
     WorstOfAutocall,
 )
-from tests.pathwise.markets.cases import CASES, Case
 
 ROWS = 8192
 CONDITIONS = ("raw", "soft", "soft-derivative", "likelihood-ratio")
@@ -115,7 +115,9 @@ def run(experiment: Experiment, arm: str, seed: int, rows: int) -> dict[str, flo
     known = labels.dydx if arm != "values only" else None
     model = DifferentialRegressor(random_state=seed, progress=False, check_labels=False)
     with cpu_seconds() as spent:
-        model.fit(labels.x.numpy(), labels.y[:, 0].numpy(), None if known is None else known[:, 0].numpy())
+        model.fit(
+            labels.x.numpy(), labels.y[:, 0].numpy(), None if known is None else known[:, 0].numpy()
+        )
     states = case.states()
     x = torch.cat([part.reshape(len(part), -1) for part in states.values()], dim=1)
     y, dydx = model.predict(x.numpy(), return_gradient=True)
@@ -141,7 +143,9 @@ def main() -> None:
     seeds, rows = (1, 1024) if arguments.quick else (arguments.seeds, ROWS)
     torch.set_num_threads(1)
     console, results, claims = Console(width=110), {}, []
-    table = Table("market", "labels", "price", "Greeks", "CPU s", title=f"{rows:,} rows, {seeds} seeds")
+    table = Table(
+        "market", "labels", "price", "Greeks", "CPU s", title=f"{rows:,} rows, {seeds} seeds"
+    )
     for name in arguments.markets:
         experiment = EXPERIMENTS[name]()
         means = {}

@@ -231,7 +231,9 @@ def test_a_module_and_its_modes_are_left_alone():
     assert x.grad is None
     assert all(p.grad is None for p in net.parameters())
     with torch.inference_mode():
-        same = pathwise(lambda s, z: net(s)[:, 0] + z[:, 0], x.detach().clone(), 1, check_labels=False)
+        same = pathwise(
+            lambda s, z: net(s)[:, 0] + z[:, 0], x.detach().clone(), 1, check_labels=False
+        )
     assert torch.equal(same.dydx, labels.dydx)
     assert torch.equal(before, torch.get_rng_state())
 

@@ -4,10 +4,10 @@
 
 Baskets of 1, 7 and 20 Bachelier assets, trained on the first 4,096, 8,192 and 16,384 of 16,384
 simulated rows (data seed 1234, test seed 4321), five weight seeds; and the digital call with 8,192
-rows, differentiated in four ways. The published figures come from the
-notebooks' own code on the same rows: five weight seeds with its learning rate, and three with a
-tenth of that, which suits it better with many assets. Each of our figures is held against the
-better. Ours are those of the defaults for baskets, and of the notebooks' recipe for the digital.
+rows, differentiated in four ways. The published figures come from the notebooks' own code on the
+same rows: five weight seeds with its learning rate, against which ours are held, and three with a
+tenth of that, which suits it better with many assets. Ours are those of the defaults for baskets,
+and of the notebooks' recipe for the digital.
 
 The five-factor Bermudan set of the notebooks has no licence and is left out.
 """
@@ -108,8 +108,7 @@ def baskets(seeds: int, quick: bool, results: dict) -> tuple[Table, list[Claim]]
             )  # fmt: skip
         text = f"{dim} assets, {rows:,} rows: RMSE x 100 of"
         for figure, mine, which in (("value", value, 0), ("all deltas", delta, 1)):
-            best = min(published[1][which], lower[1][which])
-            claims.append(Claim(f"{text} {figure}", mine, best, above=False))
+            claims.append(Claim(f"{text} {figure}", mine, published[1][which], above=False))
     return table, claims
 
 

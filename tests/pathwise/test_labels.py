@@ -239,11 +239,16 @@ def test_a_module_and_its_modes_are_left_alone():
 
 
 def test_a_payoff_may_work_in_place():
-    x = torch.rand(8, 2, dtype=torch.float64)
-    kept = x.clone()
-    labels = pathwise(lambda s, z: s.mul_(2.0).sum(1) * z[:, 0].exp_(), x, 1, check_labels=False)
-    assert torch.equal(x, kept)
-    assert labels.dydx.isfinite().all()
+    x, noise = torch.rand(2, 80, 2, dtype=torch.float64)
+    kept = x.clone(), noise.clone()
+
+    def payoff(state, noise):
+        return state.mul_(2.0).sum(1) * noise[:, 0].exp_()
+
+    labels = pathwise(payoff, x, noise, check_labels="raise")
+    assert torch.equal(x, kept[0])
+    assert torch.equal(noise, kept[1])
+    torch.testing.assert_close(labels.dydx[:, 0], (2 * noise[:, :1].exp()).expand(80, 2))
 
 
 REFUSED = [

@@ -66,11 +66,12 @@ def pathwise(
 ) -> Labels:
     """Return payoffs of simulated paths with their derivatives with respect to the whole state.
 
-    y[n] = mean over the paths of row n of payoff(x[n], noise), and dydx[n, k, d] = ∂y[n, k]/∂x[n,
-    d]
-    with the noise held fixed: the derivative of each path itself, from one backward for all D
-    (adjoint differentiation). Where the payoff is continuous, its mean is the derivative of the
-    mean.
+    y[n] is the mean of payoff(x[n], noise) over the paths of row n, and
+
+        dydx[n, k, d] = ∂y[n, k] / ∂x[n, d]   with the noise held fixed:
+
+    the derivative of each path itself, never 1/N of it, from one backward for all D (adjoint
+    differentiation). Where the payoff is continuous, its mean is the derivative of the mean.
 
     A row depends on its number and on `seed` alone: chunks, ranks and restarts give the same
     labels. Two calls with the same seed use common random numbers, whatever their states.

@@ -122,7 +122,7 @@ class Simulation:
         return tensor.to(self.device, self.dtype)
 
     def values(self, paths: Paths) -> Tensor:
-        """Y [n, K], without a graph."""
+        """Values y [n, K], without a graph."""
         with torch.no_grad():
             return self._mean_payoff(paths.values, paths.noise)
 
@@ -147,7 +147,9 @@ class Simulation:
         """The mean over the paths of each row, [n, K]."""
         n, paths = noise.shape[:2]
         repeated = [_repeated(v, paths) for v in values]
-        y = self.payoff(self.states.bundle(repeated), noise.reshape(n * paths, *noise.shape[2:]))
+        # The payoff's own copy: it may work in place, and these draws are used again.
+        noise = noise.reshape(n * paths, *noise.shape[2:]).clone()
+        y = self.payoff(self.states.bundle(repeated), noise)
         y = check_output("pathwise", y, n * paths)
         return y.reshape(n, paths, -1).mean(1) if paths > 1 else y.reshape(n, -1)
 
@@ -164,12 +166,8 @@ class Simulation:
         found = iter(grads)
         parts = []
         for leaf in leaves:
-            grad = (
-                next(found)
-                if leaf.requires_grad
-                else torch.full_like(leaf, torch.nan, dtype=y.dtype)
-            )
-            part = torch.zeros_like(leaf) if grad is None else grad
+            part = next(found) if leaf.requires_grad else y.new_full(leaf.shape, torch.nan)
+            part = torch.zeros_like(leaf) if part is None else part
             parts.append(part.reshape(len(leaf), -1).to(y.dtype))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 

@@ -41,8 +41,9 @@ class Evidence:
 
     Attributes:
         output, input: which derivative ∂y_output/∂x_input.
-        bump: the step h; NaN if the payoff could not be bumped.
-        slope, label: mean bump slope and mean label.
+        bump: the step h.
+        slope, label: mean bump slope and mean label; the first is NaN if no bump stays in the
+            payoff's domain, and then nothing is said.
         gap, error: mean gap and its standard error. See NOTE [Bump against labels].
         bin_score: largest |gap/error| over bins of the input.
         jumps: where a bump meets jumps.

@@ -26,7 +26,7 @@ class TestAuto:
     def test_exact_and_few_take_lbfgs(self, rows):
         recipe = choose_recipe(exact(rows))
 
-        assert (recipe.optimizer, recipe.epochs, recipe.batch_size) == ("lbfgs", 2_000, rows)
+        assert (recipe.optimizer, recipe.epochs, recipe.batch_size) == ("lbfgs", 4_000, rows)
         assert f"lbfgs: {rows} rows whose values and derivatives agree" in recipe.reason
 
     @pytest.mark.parametrize("noise", [{"noise": 0.5}, {"slope_noise": 1.5}])

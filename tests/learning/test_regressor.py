@@ -373,12 +373,18 @@ def test_a_huge_offset_in_float32():
 
 def test_a_constant_input_is_ignored_with_a_zero_derivative():
     x = np.column_stack([X, np.full(60, 5.0)])
-    net = model().fit(x, Y, np.column_stack([DYDX, np.zeros(60)]))
     moved = np.column_stack([FRESH, np.full(200, 5.005)])
-    y, dydx = net.predict(moved, return_gradient=True)
+    errors, clean = [], []
+    # Another number of inputs means other initial weights: errors of single seeds differ by two.
+    for seed in range(5):
+        net = model(random_state=seed).fit(x, Y, np.column_stack([DYDX, np.zeros(60)]))
+        y, dydx = net.predict(moved, return_gradient=True)
+        errors.append(error(y, FRESH_Y))
+        clean.append(error(model(random_state=seed).fit(X, Y, DYDX).predict(FRESH), FRESH_Y))
 
-    assert error(y, FRESH_Y) < 0.01
-    assert not dydx[:, 2].any()
+        assert not dydx[:, 2].any()
+
+    assert np.median(errors) < 1.5 * np.median(clean)
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-6])
@@ -397,7 +403,7 @@ class TestLabelCheck:
         "wrong", [-DYDX, DYDX[:, ::-1], 627.5 * DYDX], ids=["sign", "swapped", "factor"]
     )
     def test_contradictions_are_refused(self, wrong):
-        with pytest.raises(LabelError, match=r"dydx contradicts y\..*pass check_labels=False"):
+        with pytest.raises(LabelError, match=r"dydx contradicts y: .*pass check_labels=False"):
             model().fit(X, Y, wrong)
         with pytest.warns(LabelWarning, match="dydx contradicts y"):
             assert not model(check_labels="warn", epochs=5).fit(X, Y, wrong).label_report_.ok

@@ -40,7 +40,7 @@ from pullback.tables import Table, choose, locate, open_source, read_all
 @click.option("--epochs", type=click.IntRange(1), help="Passes over the rows, or iterations.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows a step.")
 @click.option("--learning-rate", type=click.FloatRange(0, min_open=True), help="Adam's peak.")
-@click.option("--weight-decay", type=click.FloatRange(0), default=0.0, show_default=True)
+@click.option("--weight-decay", type=click.FloatRange(0), help="Default: by the labels.")
 @click.option(
     "--derivative-weight",
     type=click.FloatRange(0),

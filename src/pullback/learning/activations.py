@@ -107,12 +107,20 @@ ACTIVATIONS = {
     )
 }
 
-_MODULE_NAMES: dict[type[nn.Module], str] = {
-    nn.Tanh: "tanh",
-    nn.Sigmoid: "sigmoid",
-    nn.SiLU: "silu",
-    nn.Identity: "identity",
-    nn.ReLU: "relu",
+# By their repr, which shows arguments: GELU(approximate='tanh') is another function than gelu.
+_MODULES = {
+    repr(module): name
+    for name, module in {
+        "elu": nn.ELU(),
+        "gelu": nn.GELU(),
+        "identity": nn.Identity(),
+        "leaky_relu": nn.LeakyReLU(),
+        "relu": nn.ReLU(),
+        "sigmoid": nn.Sigmoid(),
+        "silu": nn.SiLU(),
+        "softplus": nn.Softplus(),
+        "tanh": nn.Tanh(),
+    }.items()
 }
 
 # Both sides of zero, far out, and no kink of a usual activation hit exactly.
@@ -159,8 +167,10 @@ def as_activation(
         return activation
     if isinstance(activation, str) and derivative is None:
         return _by_name(activation)
-    if type(activation) in _MODULE_NAMES and derivative is None:
-        return ACTIVATIONS[_MODULE_NAMES[type(activation)]]  # type: ignore[index]
+    if isinstance(activation, nn.Module) and derivative is None:
+        same = _MODULES.get(str(activation))
+        if same is not None:
+            return ACTIVATIONS[same]
     function = _by_name(activation).function if isinstance(activation, str) else activation
     if not callable(function):
         raise ActivationError(

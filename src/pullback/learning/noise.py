@@ -48,9 +48,14 @@ class Noise:
         return self.value == self.value
 
     @property
+    def large(self) -> bool:
+        """Whether nearest neighbours disagree a lot, be it for noise or for their distance."""
+        return self.value > _SMALL
+
+    @property
     def present(self) -> bool:
         """Whether the labels are noisy."""
-        if self.value > _SMALL:
+        if self.large:
             return self.exponent < _EXPONENT
         return self.slope > _SMALL_SLOPE and self.exponent < _SLOPE_EXPONENT
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pullback.errors import NativeBuildError
 
-SOURCE = Path(__file__).with_name("kernel.cpp")
+SOURCE = Path(__file__).with_name("step.cpp")
 # -ffast-math promises finite numbers: unknown labels reach the kernel as zeros of weight zero.
 COMPILE: tuple[str, ...] = ("-O3", "-march=native", "-ffast-math", "-std=c++17", "-fPIC")
 if platform.machine() in ("x86_64", "AMD64"):

@@ -60,7 +60,10 @@ DIGITAL: dict[str, Figures | None] = {
     "likelihood-ratio, Sobol": None,
 }
 # The notebooks': 1,600 steps with a high peak, which a derivative of large noise needs.
-RECIPE = {"optimizer": "adam", "epochs": 100, "batch_size": 512, "learning_rate": 0.1}
+RECIPE = {
+    "optimizer": "adam", "epochs": 100, "batch_size": 512, "learning_rate": 0.1,
+    "weight_decay": 0.0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -145,3 +145,30 @@ def test_the_basket_is_the_notebooks():
     error = sample.dydx.std(0) / 50_000**0.5
     ours = market.sample(50_000, seed=2, check_labels=False).dydx[:, 0].mean(0).numpy()
     assert (np.abs(sample.dydx.mean(0) - ours) < 3.5 * 1.5 * error).all()
+
+
+@pytest.mark.parametrize(("dates", "boundary"), [(5, 86.0056616308), (10, 84.2836674949)])
+def test_the_policy_of_the_put_has_the_exact_boundary(dates, boundary):
+    """The file's boundary_first: two per cent off it would move a delta by five."""
+    market = BermudanPut(dates=dates)
+    spot = torch.linspace(70.0, 100.0, 3001, dtype=torch.float64)
+    discounted = torch.exp(torch.tensor(-0.05 / dates)) * (100.0 - spot)
+    exercised = spot[market.policy.decide(0, discounted, spot.log())]
+    assert float(exercised.max()) == pytest.approx(boundary, rel=0.005)
+    assert len(exercised) == int((spot <= exercised.max()).sum())
+
+
+def test_an_exercise_that_is_held_fixed_is_unbiased_at_the_best_boundary_only():
+    """Why the policy is refined: the same labels, exercised 4 % too late."""
+    market = BermudanPut(dates=5)
+    state = {"spot": torch.full((50_000,), 90.0, dtype=torch.float64)}
+
+    def late(state, noise):
+        exercise, log_spot = market._paths(market.at(state), noise)
+        return market.policy.cash(exercise, log_spot + 0.04)
+
+    exact = float(market.exact_gradient({"spot": state["spot"][:1]}))
+    for payoff, within in ((market.payoff, True), (late, False)):
+        delta = pathwise(payoff, state, market.noise, check_labels=False).dydx[:, 0, 0]
+        score = abs(float(delta.mean()) - exact) / (float(delta.std()) / 50_000**0.5)
+        assert (score < 3.5) == within

@@ -158,8 +158,11 @@ class Simulation:
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
         grads: Sequence[Tensor | None] = [None] * len(wanted)
         if y.requires_grad:
+            cotangent = torch.zeros_like(y)
+            cotangent[:, k] = 1.0
+            last = k + 1 == y.shape[1]
             grads = torch.autograd.grad(
-                y[:, k].sum(), wanted, retain_graph=k + 1 < y.shape[1], allow_unused=True
+                y, wanted, cotangent, retain_graph=not last, allow_unused=True
             )
         if not zero:
             self._refuse_unconnected(grads)

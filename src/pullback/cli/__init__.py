@@ -14,6 +14,7 @@ from pullback.cli.group import CommandGroup
 
 COMMANDS = {
     "demo": "pullback.cli.demo",
+    "simulate": "pullback.cli.simulate",
     "fit": "pullback.cli.fit",
     "predict": "pullback.cli.predict",
     "report": "pullback.cli.report",

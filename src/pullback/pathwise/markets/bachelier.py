@@ -3,20 +3,94 @@
     dS_i = vol_i dW_i,   payoff (a·S(T2) - K)+,   state S(T1),   zero rate.
 
 The basket a·S is normal, so price, deltas and gamma at T1 are those of Bachelier's formula with
-volatility sqrt(vᵀ C v), v_i = a_i vol_i. Setting and random stream are those of the reference
-notebooks of Huge & Savine (differential-machine-learning/notebooks, 2020): the same seed gives
-the same numbers, so that published figures can be compared with.
+volatility sqrt(vᵀ C v), v_i = a_i vol_i. `BachelierBasket` and `reference_problem` are the
+reference notebooks' own setting and random stream (Huge & Savine,
+differential-machine-learning/notebooks, 2020): the same seed gives the same numbers, so that
+published figures can be compared with.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
+from types import SimpleNamespace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.special import ndtr
+
+from pullback.derivatives import value_and_gradient
+from pullback.pathwise.distributions import NormalVector
+from pullback.pathwise.markets.formulas import density
+from pullback.pathwise.markets.market import Market, Parameter
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class BasketCall(Market):
+    """A call on a basket of n assets that are normal.
+
+    Attributes:
+        weights: a, [n].
+        covariance: of the assets over one year, [n, n].
+
+    >>> BasketCall.random(3).sample(1024).columns.inputs
+    ('spot1', 'spot2', 'spot3')
+    """
+
+    weights: tuple[float, ...]
+    covariance: Tensor = field(repr=False)
+    spot: Parameter
+    strike: Parameter = 1.10
+    maturity: Parameter = 1.0
+    parameters = ("spot", "strike", "maturity")
+
+    @classmethod
+    def random(cls, dim: int = 7, market_seed: int = 1234) -> "BasketCall":
+        """The market that the reference notebooks draw with this seed."""
+        return cls.of(BachelierBasket.random(dim, np.random.RandomState(market_seed)))
+
+    @classmethod
+    def of(cls, basket: "BachelierBasket") -> "BasketCall":
+        """The market of the reference notebooks, spots widened by the basket's `spread`."""
+        covariance = torch.from_numpy(basket.covariance)
+        wide = covariance * basket.spread**2 * basket.horizon
+        return cls(
+            tuple(basket.weights.tolist()), covariance, NormalVector((1.0,) * basket.dim, wide),
+            basket.strike, basket.maturity,
+        )  # fmt: skip
+
+    @property
+    def noise(self) -> tuple[int, ...]:
+        """See `Market.noise`."""
+        return (len(self.weights),)
+
+    @cached_property
+    def _factor(self) -> Tensor:
+        return torch.linalg.cholesky(self.covariance)
+
+    def payoff(self, state: Mapping[str, Tensor], noise: Tensor) -> Tensor:
+        """See `Market.payoff`."""
+        p = self.at(state)
+        weights = noise.new_tensor(self.weights)
+        # The basket's own shock, so that the n × n factor meets the weights and not every path.
+        shock = noise @ (weights @ self._factor.to(noise))
+        return torch.relu(p.spot @ weights + p.maturity.sqrt() * shock - p.strike)
+
+    def value(self, p: SimpleNamespace) -> Tensor:
+        """See `Market.value`."""
+        weights = p.spot.new_tensor(self.weights)
+        variance = weights @ self.covariance.to(p.spot) @ weights
+        return bachelier(p.spot @ weights, p.strike, (variance * p.maturity).sqrt())
+
+
+def bachelier(level: Tensor, strike: Tensor | float, deviation: Tensor | float) -> Tensor:
+    """Value of a call on a normal: s (d N(d) + n(d)), d = (level - K)/s with s the deviation."""
+    d = (level - strike) / deviation
+    return deviation * (d * ndtr(d) + density(d))
 
 
 @dataclass(frozen=True)
@@ -30,7 +104,7 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class BachelierBasket:
-    """A basket of D assets; build one with `BachelierBasket.random`.
+    """The reference notebooks' basket of D assets; build one with `BachelierBasket.random`.
 
     Attributes:
         weights: a, [D], summing to one.
@@ -105,11 +179,13 @@ class BachelierBasket:
 
     def exact(self, x: Array) -> Sample:
         """Price and deltas by Bachelier's formula at states x [N, D]."""
+        level = torch.from_numpy(x @ self.weights)
         deviation = self.volatility * sqrt(self.maturity)
-        d = (x @ self.weights - self.strike) / deviation
-        density = np.exp(-0.5 * d * d) / sqrt(2.0 * np.pi)
-        above = torch.special.ndtr(torch.from_numpy(d)).numpy()
-        return Sample(x, deviation * (d * above + density), np.outer(above, self.weights))
+        price, slope = value_and_gradient(
+            lambda m: bachelier(m, self.strike, deviation), level, check_rows=False
+        )
+        assert isinstance(slope, Tensor)
+        return Sample(x, price.numpy(), np.outer(slope.numpy(), self.weights))
 
 
 def reference_problem(

@@ -1,6 +1,6 @@
 """State that is switched is given back, also after an exception: one context manager each."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -67,3 +67,18 @@ def thread_count(threads: int | None) -> Iterator[None]:
 def devices_of(*tensors: Tensor) -> tuple[torch.device, ...]:
     """The distinct devices that tensors lie on, in order of first sight."""
     return tuple(dict.fromkeys(tensor.device for tensor in tensors))
+
+
+@contextmanager
+def gradients_kept_on_error(tensors: Iterable[Tensor]) -> Iterator[None]:
+    """Give .grad of each tensor back as it was, if the body raises."""
+    saved = [(t, t.grad, None if t.grad is None else t.grad.clone()) for t in tensors]
+    try:
+        yield
+    except BaseException:
+        for tensor, grad, values in saved:
+            if grad is not None and values is not None:
+                # In place: the caller, an optimizer or a reducer may hold this very tensor.
+                grad.copy_(values)
+            tensor.grad = grad
+        raise

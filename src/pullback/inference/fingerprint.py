@@ -1,9 +1,9 @@
 """Exact fingerprints of bits, computed where the tensor lies.
 
-A row's fingerprint is Σ_d m_d · bits(x_d), with fixed odd multipliers m_d. Integer sums do not
-depend on the order of the terms, so one thread or many, CPU or GPU, give the same number; the
-multipliers make it see that two elements changed places (a mirrored image). It finds changes, not
-forgeries.
+A row's fingerprint is Σ_d m_d · bits(x_d) mod 2³², with fixed odd multipliers m_d. Integer sums do
+not depend on the order of the terms, so one thread or many, CPU or GPU, give the same number; the
+multipliers make it see that two elements changed places (a mirrored image). It finds accidents
+(one in millions is missed), not forgeries.
 """
 
 import hashlib
@@ -18,10 +18,9 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @lru_cache(maxsize=16)
-def _multipliers(length: int, wide: bool, device: torch.device) -> Tensor:
+def _multipliers(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     generator = torch.Generator().manual_seed(0x9E3779B9)
-    dtype = torch.int64 if wide else torch.int32
-    low, high = torch.iinfo(torch.int32).min, torch.iinfo(torch.int32).max
+    low, high = torch.iinfo(dtype).min, torch.iinfo(dtype).max
     drawn = torch.randint(low, high, (length,), generator=generator, dtype=dtype)
     return (drawn | 1).to(device)
 
@@ -47,10 +46,14 @@ def _one(x: Tensor) -> Tensor:
     if x.dtype == torch.bool:
         x = x.to(torch.uint8)
     bits = x.reshape(len(x), -1).contiguous().view(_INTEGERS[x.element_size()])
-    wide = bits.dtype == torch.int64
-    if not wide:
+    if bits.dtype != torch.int64:
         bits = bits.to(torch.int32)
-    return (bits * _multipliers(bits.shape[1], wide, bits.device)).sum(1, dtype=torch.int64).cpu()
+    # Round numbers end in zero bits (1.0 in twenty-three), and so would all their multiples: the
+    # upper half is added to the lower. A sum in the narrow type takes a fifth of the time.
+    mixed = bits >> (bits.element_size() * 4)
+    mixed += bits
+    mixed *= _multipliers(bits.shape[1], bits.dtype, bits.device)
+    return mixed.sum(1, dtype=bits.dtype).cpu().long()
 
 
 def digest(tensor: Tensor) -> str:

@@ -199,10 +199,11 @@ def _refuse_batch_statistics(model: Callable[..., Any], coupled: str | None) -> 
     if layers and coupled is None:
         others = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
         raise CoupledRowsError(
-            f"infer: the layer {layers[0]}{others} takes its statistics from the batch (BatchNorm in "
-            "train mode), so every row depends on the others of its batch. Call model.eval(); or say coupled='batch', and "
-            "batches of the first pass are recomputed whole: gradients then include what a row "
-            "does to the others of its batch, and depend on the batch size."
+            f"infer: the layer {layers[0]}{others} takes its statistics from the batch "
+            "(BatchNorm in train mode), so every row depends on the others of its batch. Call "
+            "model.eval(); or say coupled='batch', and batches of the first pass are recomputed "
+            "whole: gradients then include what a row does to the others of its batch, and "
+            "depend on the batch size."
         )
 
 

@@ -1,19 +1,21 @@
 """Private or version-bound calls into torch, each with its reason. Checked with torch 2.13."""
 
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 
 
 def leaves_of(y: Tensor) -> Iterator[Tensor]:
-    """The leaf tensors that y's graph accumulates into; iterative, since graphs run deep.
+    """The leaf tensors that y's graph accumulates into.
 
-    `grad_fn.next_functions` and the `variable` of an AccumulateGrad node are undocumented, but
-    have been there since torch 0.4; nothing public leads from an output to its leaves.
+    An AccumulateGrad node's `variable` is undocumented, but has been there since torch 0.4; nothing
+    public leads from an output to its leaves.
     """
     if y.grad_fn is None and y.requires_grad:
         yield y
@@ -22,23 +24,13 @@ def leaves_of(y: Tensor) -> Iterator[Tensor]:
             yield node.variable  # type: ignore[attr-defined]
 
 
-@contextmanager
-def math_attention() -> Iterator[None]:
-    """Attention by plain matrix products: the fused kernels have no second derivative."""
-    with sdpa_kernel(SDPBackend.MATH):
-        yield
+def has_refusal(gradients: Sequence[Tensor]) -> bool:
+    """Whether a once-differentiable operator took part in these gradients.
 
-
-@contextmanager
-def quiet_batching() -> Iterator[None]:
-    """Silence the warning that batched autograd loops over an operator without a batching rule.
-
-    The result is the same and no slower than the loop it replaces, so the warning tells a caller
-    nothing that could be acted on.
+    It leaves an Error node that is connected to nothing, so that autograd.grad passes it by and
+    takes the gradient for a constant; only a backward over the whole graph would meet it.
     """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*batching rule.*")
-        yield
+    return any(node.name() == "torch::autograd::Error" for node in _nodes_of(gradients))
 
 
 def saved_bytes(outputs: Sequence[Tensor]) -> int:
@@ -61,9 +53,10 @@ def saved_bytes(outputs: Sequence[Tensor]) -> int:
     return sum(size for pointer, size in held.items() if pointer not in leaves)
 
 
-def _nodes_of(outputs: Sequence[Tensor]) -> Iterator[Node]:
-    waiting = [y.grad_fn for y in outputs if y.grad_fn is not None]
-    seen = set(waiting)
+def _nodes_of(tensors: Sequence[Tensor]) -> Iterator[Node]:
+    """All nodes of a graph, each once; iterative, since graphs run deep."""
+    seen = {tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None}
+    waiting = list(seen)
     while waiting:
         node = waiting.pop()
         yield node
@@ -71,3 +64,89 @@ def _nodes_of(outputs: Sequence[Tensor]) -> Iterator[Node]:
             if parent is not None and parent not in seen:
                 seen.add(parent)
                 waiting.append(parent)
+
+
+@contextmanager
+def differentiable_kernels(*, thrice: bool) -> Iterator[None]:
+    """Run a function on kernels whose derivatives can be differentiated again.
+
+    Fused attention has no second derivative, so it is done by plain matrix products. Layer and
+    instance normalisation have a second derivative, but it takes the deviation for a constant: the
+    third, which is what training on a second-order result needs, is wrong and nothing says so.
+    With `thrice` they are written out.
+    """
+    with sdpa_kernel(SDPBackend.MATH):
+        if thrice:
+            with _WrittenOutNorms():
+                yield
+        else:
+            yield
+
+
+class _WrittenOutNorms(TorchFunctionMode):
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.nn.functional.layer_norm:
+            return _layer_norm(*args, **kwargs)
+        if func is torch.nn.functional.instance_norm and _keeps_no_statistics(*args, **kwargs):
+            return _instance_norm(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+def _layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    y = _standardised(input, tuple(range(-len(normalized_shape), 0)), eps)
+    return _affine(y, weight, bias)
+
+
+def _keeps_no_statistics(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    *_: Any,
+    **__: Any,
+) -> bool:
+    return use_input_stats and running_mean is None
+
+
+def _instance_norm(
+    input: Tensor,
+    running_mean: None = None,
+    running_var: None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    y = _standardised(input, tuple(range(2, input.dim())), eps)
+    channels = (-1, *[1] * (input.dim() - 2))
+    return _affine(
+        y,
+        None if weight is None else weight.reshape(channels),
+        None if bias is None else bias.reshape(channels),
+    )
+
+
+def _standardised(x: Tensor, dims: tuple[int, ...], eps: float) -> Tensor:
+    variance, mean = torch.var_mean(x, dims, correction=0, keepdim=True)
+    return (x - mean) * (variance + eps).rsqrt()
+
+
+def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias

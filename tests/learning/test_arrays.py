@@ -69,6 +69,7 @@ class TestKinds:
             pl.Series([1, None, 3]),
             pa.chunked_array([[1, None, 3]]),
             [1, None, 3],
+            pd.Series([1, pd.NA, 3], dtype=object),
             np.ma.masked_array([1, 2, 3], mask=[False, True, False]),
         ],
     )
@@ -116,7 +117,9 @@ class TestKinds:
 
     def test_frame_without_narwhals_names_the_extra(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "narwhals", None)
-        with pytest.raises(MissingExtraError, match=r"reading X from polars.*pullback\[frames\]"):
+        with pytest.raises(
+            MissingExtraError, match=r"fit: reading X from a polars DataFrame.*pullback\[frames\]"
+        ):
             as_labels("fit", pl.DataFrame(X), Y)
         as_labels("fit", X, torch.from_numpy(Y), Z.tolist())
 
@@ -213,6 +216,8 @@ class TestRefusals:
             (X, Y[:4], r"N=5 rows as in X, got \(4, 2\)"),
             (X, Z, r"expected y of shape \[N\] or \[N, K\]"),
             ([[1.0, 2.0], [3.0]], [1.0, 2.0], "X must form a rectangular array"),
+            (pl.LazyFrame({"a": [1.0]}), [1.0], r"a frame, got LazyFrame: call its collect\(\)"),
+            ({"a": [1.0]}, [1.0], "X must be an array, .* got dict"),
         ],
     )
     def test_shape_of_x_and_y(self, x, y, words):
@@ -275,6 +280,12 @@ class TestRefusals:
             as_labels("fit", x, Y[:, 0], {"spot": Z[:, 0, 0], "dy/dspot": Z[:, 0, 0]})
         with pytest.raises(InputError, match="dydx names 'spot'"):
             as_labels("fit", x, Y, {"spot": Z[:, 0, 0]})
+
+    def test_columns_of_one_name(self):
+        with pytest.raises(
+            InputError, match=r"(?s)fit: X cannot be read from a pandas DataFrame.*'a'"
+        ):
+            as_labels("fit", pd.DataFrame(X, columns=["a", "a", "b"]), Y)
 
     def test_no_label(self):
         with pytest.raises(InputError, match="requires y to be passed, but the target y is None"):

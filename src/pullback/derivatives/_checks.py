@@ -116,16 +116,18 @@ def check_direction(api: str, name: str, v: object, x: Tensor) -> Tensor:
             f"{api}: expected the direction {name} to have the shape of its input, "
             f"{shape_of(x)}, or of one row, {list(x.shape[1:])}, got {shape_of(v)}."
         )
-    check_device(api, f"the direction {name}", v, x)
-    return v.to(x.dtype).expand_as(x)
+    return as_dtype_of(api, f"the direction {name}", v, x).expand_as(x)
 
 
-def check_device(api: str, name: str, value: Tensor, other: Tensor) -> None:
-    """Nothing is moved between devices unasked."""
+def as_dtype_of(api: str, name: str, value: Tensor, other: Tensor) -> Tensor:
+    """The value in another's dtype; nothing is moved between devices unasked."""
     if value.device != other.device:
         raise InputError(
             f"{api}: expected {name} on {other.device}, got it on {value.device}: move it there."
         )
+    if value.is_complex():
+        raise DtypeError(f"{api}: expected {name} to be real, got {value.dtype}.")
+    return value.to(other.dtype)
 
 
 def refuse_detached(api: str, names: Sequence[str]) -> NoReturn:

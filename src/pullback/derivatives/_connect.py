@@ -8,7 +8,7 @@ has a history of its own. f is given a copy of the point, so that an in-place op
 start (ReLU(inplace=True)) spoils neither the caller's data nor the point.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pullback._torch import leaves_of, math_attention, quiet_batching
+from pullback._torch import differentiable_kernels, leaves_of
 from pullback.derivatives._checks import check_output, refuse_detached, refuse_unconnected
-from pullback.derivatives._inputs import Inputs
+from pullback.derivatives._inputs import Inputs, normal
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +26,7 @@ class Graph:
     """f's output, and the points that it is to be differentiated at.
 
     Attributes:
+        inputs: what f was called with.
         points: one for each of `inputs.wrt`.
         y: [N, *K], connected to the points.
         keep: whether results stay connected to weights and to the history of x.
@@ -40,30 +41,34 @@ class Graph:
 
     def pull(self, cotangent: Tensor, *, retain: bool = False, graph: bool = False) -> list[Tensor]:
         """Pull cotangents [N, *K] back to each point: Σ_k u_nk ∂y_nk/∂x_n, [N, *D]."""
-        return self.filled(self._grads(cotangent, retain=retain, graph=graph))
+        return self._filled(self._grads(cotangent, retain=retain, graph=graph))
 
     def pull_many(self, cotangents: Tensor) -> list[Tensor]:
         """Pull V cotangents [V, N, *K] back at once: [V, N, *D]. The graph is kept."""
-        with quiet_batching():
-            grads = self._grads(cotangents, retain=True, batched=True)
-        return self.filled(grads, len(cotangents))
+        grads = self._grads(cotangents, retain=True, batched=True)
+        return self._filled(grads, len(cotangents))
 
     def _grads(
         self, cotangent: Tensor, *, retain: bool, graph: bool = False, batched: bool = False
     ) -> Sequence[Tensor | None]:
         if not self.y.requires_grad:
             return [None] * len(self.points)
+        again = self.keep or graph
+        if again and not cotangent.requires_grad:
+            # A once-differentiable operator refuses the second derivative only where its cotangent
+            # requires grad; with a constant one it would give zero and say nothing.
+            cotangent = cotangent.detach().requires_grad_()
         return torch.autograd.grad(
             self.y,
             self.points,
             cotangent,
-            create_graph=self.keep or graph,
-            retain_graph=retain or self.keep or graph,
+            create_graph=again,
+            retain_graph=retain or again,
             allow_unused=True,
             is_grads_batched=batched,
         )
 
-    def filled(self, grads: Sequence[Tensor | None], *batch: int) -> list[Tensor]:
+    def _filled(self, grads: Sequence[Tensor | None], *batch: int) -> list[Tensor]:
         """None means not connected: an error that names the input, or zeros if asked for."""
         if not self.zero and not self.y.requires_grad:
             refuse_detached(self.inputs.api, self.inputs.names)
@@ -111,37 +116,28 @@ def connect(
         twice: whether the graph is differentiated again here.
         also: further tensors that the result depends on (directions, cotangents).
     """
-    points = [_point(value, recording) for value in inputs.active]
-    values = [_copy(value) for value in inputs.values]
-    for position, point in zip(inputs.wrt, points, strict=True):
-        values[position] = point.clone()
+    points = {i: _point(inputs.values[i], recording) for i in inputs.wrt}
+    values = [points.get(i, normal(value)).clone() for i, value in enumerate(inputs.values)]
     if twice or recording:
-        with math_attention():
+        with differentiable_kernels(thrice=twice and recording):
             y = inputs.call(f, values)
     else:
         y = inputs.call(f, values)
     y = check_output(inputs.api, y, inputs.rows)
     traced = (*inputs.values, *also)
-    keep = recording and (any(t.requires_grad for t in traced) or _reaches_others(y, points))
-    return Graph(inputs, tuple(points), y, keep, zero)
+    keep = recording and (
+        any(t.requires_grad for t in traced) or _reaches_others(y, points.values())
+    )
+    return Graph(inputs, tuple(points.values()), y, keep, zero)
 
 
 def _point(value: Tensor, recording: bool) -> Tensor:
     if recording and value.requires_grad:
         return value.view_as(value)
-    return _normal(value).detach().requires_grad_()
+    return normal(value).detach().requires_grad_()
 
 
-def _copy(value: Tensor) -> Tensor:
-    return _normal(value).clone()
-
-
-def _normal(value: Tensor) -> Tensor:
-    # An inference tensor cannot be saved for backward; its clone outside that mode can.
-    return value.clone() if value.is_inference() else value
-
-
-def _reaches_others(y: Tensor, points: Sequence[Tensor]) -> bool:
+def _reaches_others(y: Tensor, points: Iterable[Tensor]) -> bool:
     """Whether the caller could differentiate the result: y reaches a leaf that is not ours.
 
     A pure function of x (torch.sin) then comes back without a graph, as f(x) itself would.

@@ -1,6 +1,6 @@
 """What stands behind `x` and `wrt`: one tensor, a tuple or a dict becomes a flat list and back."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,14 +24,16 @@ class Inputs:
     """The inputs of one call.
 
     Attributes:
+        api: the name of the call.
         keys: how the container names each value: None for a bare tensor, an index or a string.
         values: the caller's tensors, in order.
         wrt: positions in `values` whose derivative is asked for.
-        container: the type that results come back in; None for a bare tensor.
+        kind: how f is called: Tensor for f(x), tuple for f(*x), dict for f(**x).
+        container: what results come back in: tuple, dict, or None for a bare tensor.
     """
 
     api: str
-    keys: tuple[Hashable, ...]
+    keys: tuple[Any, ...]
     values: tuple[Tensor, ...]
     wrt: tuple[int, ...]
     kind: type
@@ -47,19 +49,15 @@ class Inputs:
         """The values whose derivative is asked for."""
         return [self.values[i] for i in self.wrt]
 
-    def name(self, position: int) -> str:
-        """How the caller would write this input: x, x[0], x['rate']."""
-        return "x" if self.kind is Tensor else f"x[{self.keys[position]!r}]"
-
     @property
     def names(self) -> list[str]:
         """The names of the inputs whose derivative is asked for."""
-        return [self.name(i) for i in self.wrt]
+        return [name_of("x", self.keys[i]) for i in self.wrt]
 
     def call(self, f: Callable[..., Any], values: Sequence[Tensor]) -> Any:
         """Call f as its container says: f(x), f(*x) or f(**x)."""
         if self.kind is dict:
-            return f(**dict(zip(map(str, self.keys), values, strict=True)))
+            return f(**dict(zip(self.keys, values, strict=True)))
         return f(*values)
 
     def pack(self, results: Sequence[Tensor]) -> Tensors:
@@ -72,47 +70,63 @@ class Inputs:
 
     def directions(self, v: Tensors) -> list[Tensor]:
         """Directions in the container that results come back in, one for each of `wrt`."""
-        names = [self.name(i).replace("x", "v", 1) for i in self.wrt]
+        keys = [None] if self.container is None else [self.keys[i] for i in self.wrt]
         if self.container is None:
             given = [v]
         elif self.container is dict:
-            keys = [self.keys[i] for i in self.wrt]
             if not isinstance(v, Mapping) or set(v) != set(keys):
                 raise InputError(self._wanted_directions(f"a dict with the keys {keys}", v))
             given = [v[key] for key in keys]
-        else:
-            if not isinstance(v, tuple) or len(v) != len(self.wrt):
-                raise InputError(self._wanted_directions(f"a tuple of {len(self.wrt)}", v))
+        elif isinstance(v, tuple) and len(v) == len(self.wrt):
             given = list(v)
-        if self.container is None:
-            names = ["v"]
-        triples = zip(names, given, self.active, strict=True)
-        return [check_direction(self.api, name, d, x) for name, d, x in triples]
+        else:
+            raise InputError(self._wanted_directions(f"a tuple of {len(self.wrt)}", v))
+        return [
+            normal(check_direction(self.api, name_of("v", key), direction, value))
+            for key, direction, value in zip(keys, given, self.active, strict=True)
+        ]
 
     def _wanted_directions(self, wanted: str, v: object) -> str:
-        got = f"{type(v).__name__} of {len(v)}" if isinstance(v, tuple | dict) else type(v).__name__
+        got = type(v).__name__
+        if isinstance(v, Mapping):
+            got = f"a dict with the keys {list(v)}"
+        elif isinstance(v, tuple | list):
+            got = f"a {got} of {len(v)}"
         return (
             f"{self.api}: expected one direction for each input in wrt, {wanted}, got {got}. "
             "For an input that stays fixed, leave it out of wrt."
         )
 
 
+def name_of(letter: str, key: object) -> str:
+    """How the caller would write one value: x, x[0], x['rate']."""
+    return letter if key is None else f"{letter}[{key!r}]"
+
+
+def normal(value: Tensor) -> Tensor:
+    """The value as a tensor that can be saved for backward; for use outside inference mode."""
+    return value.clone() if value.is_inference() else value
+
+
 def parse_inputs(
-    api: str, x: Tensors, wrt: Key | Sequence[Key] | None = None, *, differentiated: bool = True
+    api: str, x: Tensors, wrt: Key | Sequence[Key] | None = None, *, probing: bool = False
 ) -> Inputs:
-    """Check x and wrt, and flatten them."""
+    """Check x and wrt, and flatten them; a probe can do without a differentiable input."""
     kind, keys, given = _flatten(api, x)
-    names = ["x" if kind is Tensor else f"x[{key!r}]" for key in keys]
+    names = [name_of("x", key) for key in keys]
     values = tuple(check_input(api, n, v) for n, v in zip(names, given, strict=True))
     check_same_rows(api, names, values)
-    positions = _positions(api, kind, keys, values, wrt)
-    for i in positions if differentiated else ():
-        check_differentiable(api, names[i], values[i])
+    if probing:
+        positions = tuple(i for i, value in enumerate(values) if value.is_floating_point())
+    else:
+        positions = _positions(api, kind, keys, values, wrt)
+        for i in positions:
+            check_differentiable(api, names[i], values[i])
     single = kind is Tensor or isinstance(wrt, int | str)
     return Inputs(api, keys, values, positions, kind, None if single else kind)
 
 
-def _flatten(api: str, x: Tensors) -> tuple[type, tuple[Hashable, ...], tuple[object, ...]]:
+def _flatten(api: str, x: Tensors) -> tuple[type, tuple[Any, ...], tuple[object, ...]]:
     if isinstance(x, tuple | Mapping):
         if not x:
             raise InputError(f"{api}: expected at least one input, got an empty {type(x).__name__}")
@@ -130,7 +144,7 @@ def _flatten(api: str, x: Tensors) -> tuple[type, tuple[Hashable, ...], tuple[ob
 def _positions(
     api: str,
     kind: type,
-    keys: tuple[Hashable, ...],
+    keys: tuple[Any, ...],
     values: tuple[Tensor, ...],
     wrt: Key | Sequence[Key] | None,
 ) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from pullback._torch import has_refusal
 from pullback.derivatives._checks import check_unconnected
 from pullback.derivatives._connect import Graph, autograd_on, connect
 from pullback.derivatives._inputs import Key, Tensors, parse_inputs
@@ -64,10 +65,10 @@ def value_and_directional(
     api = "value_and_directional"
     check_unconnected(api, unconnected)
     inputs = parse_inputs(api, x, wrt)
-    if check_rows:
-        probe_rows(f, inputs)
     with autograd_on() as recording:
         directions = inputs.directions(v)
+        if check_rows:
+            probe_rows(f, inputs)
         graph = connect(
             f,
             inputs,
@@ -84,16 +85,22 @@ def _along(graph: Graph, directions: Sequence[Tensor]) -> Tensor:
     y = graph.y
     if prod(y.shape[1:]) == 1:
         return dot_rows(graph.pull(torch.ones_like(y)), directions).reshape(y.shape)
-    u = torch.zeros_like(y, requires_grad=True)
-    pulled = graph.pull(u, graph=True)
-    linear = [(g, v) for g, v in zip(pulled, directions, strict=True) if g.requires_grad]
+    dydv = _along_by_two_pulls(graph, directions)
+    return _along_by_outputs(graph, directions) if dydv is None else dydv
+
+
+def _along_by_two_pulls(graph: Graph, directions: Sequence[Tensor]) -> Tensor | None:
+    """J v by NOTE [Forward from reverse]; None if a backward in f is not differentiable in u."""
+    u = torch.zeros_like(graph.y, requires_grad=True)
     try:
+        pulled = graph.pull(u, graph=True)
+        linear = [(g, v) for g, v in zip(pulled, directions, strict=True) if g.requires_grad]
+        if not linear or has_refusal(pulled):
+            return None
         outputs, along = zip(*linear, strict=True)
-        (dydv,) = torch.autograd.grad(outputs, u, along, create_graph=graph.keep, retain_graph=True)
-    except (RuntimeError, ValueError):
-        # An operator whose backward is not differentiable, even in u: output by output then.
-        return _along_by_outputs(graph, directions)
-    return dydv
+        return torch.autograd.grad(outputs, u, along, create_graph=graph.keep, retain_graph=True)[0]
+    except RuntimeError:
+        return None
 
 
 def _along_by_outputs(graph: Graph, directions: Sequence[Tensor]) -> Tensor:
@@ -102,7 +109,7 @@ def _along_by_outputs(graph: Graph, directions: Sequence[Tensor]) -> Tensor:
     for k in range(prod(y.shape[1:])):
         (unit,) = unit_cotangents(y, k, k + 1)
         columns.append(dot_rows(graph.pull(unit, retain=True), directions))
-    return torch.stack(columns, 1).reshape(y.shape)
+    return torch.stack(columns, 1).reshape(y.shape) if columns else torch.zeros_like(y)
 
 
 def dot_rows(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:

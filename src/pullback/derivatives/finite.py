@@ -64,13 +64,12 @@ def gradient_by_differences(
         given = values.clone() if tensor else values.numpy().copy()
         return check_output(api, _as_tensor(_call(api, f, given)), len(values)).detach()
 
-    with torch.no_grad():
-        y = run(points)
-        flat = points.reshape(len(points), prod(points.shape[1:]))
-        steps = _steps(flat, y, step)
-        columns = [_difference(run, points, flat, steps, d) for d in range(flat.shape[1])]
-        stacked = torch.stack(columns, -1) if columns else y.new_zeros(*y.shape, 0).double()
-        dydx = stacked.reshape(*y.shape, *points.shape[1:])
+    y = run(points)
+    flat = points.reshape(len(points), prod(points.shape[1:]))
+    steps = _steps(flat, y, step)
+    columns = [_difference(run, points, flat, steps, d) for d in range(flat.shape[1])]
+    stacked = torch.stack(columns, -1) if columns else y.new_zeros(*y.shape, 0).double()
+    dydx = stacked.reshape(*y.shape, *points.shape[1:])
     return dydx if tensor else dydx.numpy()
 
 

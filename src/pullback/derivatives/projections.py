@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from pullback.derivatives._checks import (
+    as_dtype_of,
     check_chunk_size,
-    check_device,
     check_unconnected,
     shape_of,
 )
 from pullback.derivatives._connect import autograd_on, connect
-from pullback.derivatives._inputs import Key, Tensors, parse_inputs
+from pullback.derivatives._inputs import Key, Tensors, normal, parse_inputs
 from pullback.derivatives._rows import probe_rows
 from pullback.derivatives.jacobian import pull_stack
 from pullback.errors import DtypeError, InputError, ShapeError
@@ -84,12 +84,12 @@ def value_and_pullback(
     with autograd_on() as recording:
         zero = unconnected == "zero"
         graph = connect(f, inputs, recording=recording, zero=zero, also=[cotangents])
-        u = _fitting(api, cotangents, graph.y)
+        u = _fitting(api, normal(cotangents), graph.y)
         if u.dim() == graph.y.dim():
             pulled = graph.pull(u)
         else:
             pulled = pull_stack(graph, lambda a, b: u[a:b], len(u), chunk_size)
-        return graph.released(graph.y), inputs.pack([graph.released(p) for p in pulled])
+        return graph.released(graph.y), inputs.pack(pulled)
 
 
 def _fitting(api: str, cotangents: Tensor, y: Tensor) -> Tensor:
@@ -99,8 +99,7 @@ def _fitting(api: str, cotangents: Tensor, y: Tensor) -> Tensor:
             f"{api}: expected cotangents of the output's shape {shape_of(y)}, or a stack of them "
             f"[V, {shape_of(y)[1:]}, got {shape_of(cotangents)}."
         )
-    check_device(api, "cotangents", cotangents, y)
-    return cotangents.to(y.dtype)
+    return as_dtype_of(api, "cotangents", cotangents, y)
 
 
 def random_cotangents(

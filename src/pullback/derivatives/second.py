@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from pullback._torch import has_refusal
 from pullback.derivatives._checks import check_unconnected, one_output_a_row
 from pullback.derivatives._connect import Graph, autograd_on, connect
 from pullback.derivatives._inputs import Key, Tensors, parse_inputs
@@ -58,10 +59,10 @@ def value_gradient_and_hvp(
     api = "value_gradient_and_hvp"
     check_unconnected(api, unconnected)
     inputs = parse_inputs(api, x, wrt)
-    if check_rows:
-        probe_rows(f, inputs)
     with autograd_on() as recording:
         directions = inputs.directions(v)
+        if check_rows:
+            probe_rows(f, inputs)
         graph = connect(
             f,
             inputs,
@@ -88,19 +89,25 @@ def _pull_again(
     if not curved:
         return [torch.zeros_like(point) for point in graph.points]
     outputs, along = zip(*curved, strict=True)
+    if has_refusal(outputs):
+        raise GradientError(_refused(graph.inputs.api, "it is marked once_differentiable"))
     try:
         products = torch.autograd.grad(
             outputs, graph.points, along, create_graph=graph.keep, allow_unused=True
         )
     except RuntimeError as error:
-        raise GradientError(
-            f"{graph.inputs.api}: an operator in f cannot be differentiated twice ({error}). "
-            "Fused kernels often cannot: for recurrent layers on a GPU turn cuDNN off "
-            "(torch.backends.cudnn.flags(enabled=False)); a custom autograd.Function needs a "
-            "differentiable backward."
-        ) from error
+        raise GradientError(_refused(graph.inputs.api, str(error))) from error
     # None here is a true zero: y is connected (that was checked), but its gradient is constant.
     return [
         torch.zeros_like(point) if product is None else product
         for point, product in zip(graph.points, products, strict=True)
     ]
+
+
+def _refused(api: str, why: str) -> str:
+    return (
+        f"{api}: an operator in f cannot be differentiated twice ({why}). Fused kernels often "
+        "cannot: for recurrent layers on a GPU turn cuDNN off "
+        "(torch.backends.cudnn.flags(enabled=False)); a custom autograd.Function needs a "
+        "differentiable backward."
+    )

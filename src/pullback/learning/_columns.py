@@ -43,7 +43,7 @@ def read(api: str, what: str, given: object) -> Columns:
         narrow = given.is_floating_point() and given.element_size() < 4
         values = (given.detach().float() if narrow else given).numpy(force=True)
         return Columns(_numbers(api, what, values), None)
-    framed = None if isinstance(given, (np.ndarray, list, tuple)) else _narwhals(what, given)
+    framed = None if isinstance(given, (np.ndarray, list, tuple)) else _narwhals(api, what, given)
     if framed is None:
         return Columns(_numbers(api, what, _rectangle(api, what, given)), None)
     if not hasattr(framed, "columns"):
@@ -58,19 +58,22 @@ def read(api: str, what: str, given: object) -> Columns:
     return Columns(stacked, tuple(framed.columns) if named else None)
 
 
-def is_frame(given: object) -> bool:
-    """Whether `given` is a table with named columns; what is not a table is never imported for."""
-    return hasattr(type(given), "columns") and hasattr(_narwhals("dydx", given), "columns")
+def is_frame(api: str, what: str, given: object) -> bool:
+    """Whether `given` is a table with columns; nothing is imported for what is not."""
+    return hasattr(type(given), "columns") and hasattr(_narwhals(api, what, given), "columns")
 
 
-def _narwhals(what: str, given: object) -> Any:
+def _narwhals(api: str, what: str, given: object) -> Any:
     """A narwhals frame or series; None for what is neither."""
     protocols = ("to_numpy", "__dataframe__", "__arrow_c_stream__")
     if not any(hasattr(type(given), name) for name in protocols):
         return None
-    purpose = f"reading {what} from {type(given).__module__.partition('.')[0]}"
-    narwhals = require("narwhals", extra="frames", purpose=purpose)
-    wrapped = narwhals.from_native(given, eager_only=True, allow_series=True, pass_through=True)
+    kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}"
+    narwhals = require("narwhals", extra="frames", purpose=f"{api}: reading {what} from a {kind}")
+    try:
+        wrapped = narwhals.from_native(given, eager_only=True, allow_series=True, pass_through=True)
+    except Exception as error:  # of many kinds, by library: columns of one name, above all
+        raise InputError(f"{api}: {what} cannot be read from a {kind}: {error}") from error
     return None if wrapped is given else wrapped
 
 
@@ -81,12 +84,20 @@ def _rectangle(api: str, what: str, given: object) -> Array:
     try:
         values = np.asarray(given)
         # A list with one string in it becomes all strings; only objects still tell which one.
-        return np.asarray(given, object) if values.dtype.kind in "US" else values
+        if values.dtype.kind in "US":
+            values = np.asarray(given, object)
     except (ValueError, TypeError, RuntimeError) as error:
         raise ShapeError(
             f"{api}: {what} must form a rectangular array of numbers, got "
             f"{type(given).__name__}: {error}"
         ) from error
+    if values.ndim == 0 and values.dtype.kind == "O":
+        way = ": call its collect() first" if hasattr(given, "collect") else ""
+        raise ShapeError(
+            f"{api}: {what} must be an array, a tensor, nested lists or a frame, got "
+            f"{type(given).__name__}{way}"
+        )
+    return values
 
 
 def _numbers(api: str, what: str, values: Array, *, column: object = None) -> Array:
@@ -109,7 +120,7 @@ def _numbers(api: str, what: str, values: Array, *, column: object = None) -> Ar
 
 
 def _number(api: str, what: str, cell: object, index: tuple[int, ...], column: object) -> float:
-    if cell is None:
+    if cell is None or type(cell).__name__ == "NAType":  # pandas.NA, without importing pandas
         return np.nan
     reason = "text is never parsed: convert it first"
     if not isinstance(cell, (str, bytes)):

@@ -30,7 +30,7 @@ def read_differentials(
     """
     if isinstance(dydx, Mapping):
         columns = dict(dydx)
-    elif is_frame(dydx):
+    elif is_frame(api, "dydx", dydx):
         read_frame = read(api, "dydx", dydx)
         if read_frame.names is None:
             return Columns(_fit_shape(api, read_frame.values, shape), None)

@@ -11,7 +11,7 @@ from pullback.learning.arrays import Labels
 Array = NDArray[Any]
 
 # A spread below this share of the size of the numbers is rounding, not variation.
-_ROUNDING = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-6}
+ROUNDING = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-6}
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Moments:
         """Moments of the known labels; each is the same for weight 2 and for a row given twice."""
         weight = np.ones(len(labels.x)) if labels.sample_weight is None else labels.sample_weight
         weight = weight.astype(np.float64)
-        rounding = _ROUNDING[labels.dtype]
+        rounding = ROUNDING[labels.dtype]
         x = labels.x.astype(np.float64)
         x_mean, spread = _mean_and_spread(x, weight, rounding)
         y_mean, y_scale = _mean_and_spread(labels.y.astype(np.float64), weight, rounding)

@@ -47,10 +47,10 @@ def choose(
     """
     inputs = expand(source, x, "x") or _said(source, "x", source.roles.x)
     outputs = expand(source, y, "y") or _said(source, "y", source.roles.y)
-    _check_apart(source, inputs, outputs)
+    _check_apart(source, {"x": inputs, "y": outputs})
     known = {n: u for n, u in source.roles.units.items() if n in (*inputs, *outputs)}
     columns = Columns(inputs, outputs, {**known, **_checked_units(source, units, inputs, outputs)})
-    return Layout(columns, inputs, outputs, _derivatives(source, columns, dydx))
+    return _layout(source, columns, inputs, outputs, dydx)
 
 
 def locate(
@@ -79,8 +79,7 @@ def locate(
     if not truths:
         return Layout(columns, inputs, (), {})
     outputs = _in_place(source, "outputs", columns.outputs, expand(source, y, "y"))
-    _check_apart(source, inputs, outputs)
-    return Layout(columns, inputs, outputs, _derivatives(source, columns, dydx))
+    return _layout(source, columns, inputs, outputs, dydx)
 
 
 def expand(source: Source, items: Sequence[str], role: str) -> tuple[str, ...]:
@@ -125,10 +124,27 @@ def _said(source: Source, role: str, names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _check_apart(source: Source, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-    both = [name for name in outputs if name in inputs]
-    if both:
-        raise TableError(f"{source.path}: column {both[0]!r} is both x and y")
+def _layout(
+    source: Source,
+    columns: Columns,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    dydx: Sequence[str] | None,
+) -> Layout:
+    derivatives = _derivatives(source, columns, dydx)
+    _check_apart(source, {"x": inputs, "y": outputs, "dydx": tuple(derivatives.values())})
+    return Layout(columns, inputs, outputs, derivatives)
+
+
+def _check_apart(source: Source, roles: Mapping[str, Sequence[str]]) -> None:
+    """A column has one role: a second is a slip, if not always an error."""
+    taken: dict[str, str] = {}
+    for role, names in roles.items():
+        for name in names:
+            if name in taken:
+                both = f"both {taken[name]} and {role}" if taken[name] != role else f"twice {role}"
+                raise TableError(f"{source.path}: column {name!r} is {both}")
+            taken[name] = role
 
 
 def _checked_units(

@@ -15,6 +15,8 @@ from pullback._extras import require
 from pullback.errors import TableError
 from pullback.tables.source import Block, Roles, Source
 
+_READ_BYTES = 1 << 20
+
 
 def pyarrow(path: Path) -> tuple[Any, Any]:
     """The modules pyarrow and pyarrow.parquet, or an error that names the extra."""
@@ -37,7 +39,10 @@ class ParquetSource(Source):
     def blocks(self, names: Sequence[str], rows: int) -> Iterator[Block]:
         """See `Source.blocks`."""
         done = 0
-        with self._readable(self.path), self._pq.ParquetFile(self.path) as file:
+        # Without pre_buffer=False every row group read stays in memory until the end; without a
+        # buffer_size each group is read whole, and some writers make one of the whole file.
+        options = {"pre_buffer": False, "buffer_size": _READ_BYTES}
+        with self._readable(self.path), self._pq.ParquetFile(self.path, **options) as file:
             batches = file.iter_batches(batch_size=rows, columns=list(names), use_threads=False)
             for batch in batches:
                 block = np.empty((len(batch), len(names)))

@@ -34,6 +34,12 @@ class Table:
     def __len__(self) -> int:
         return len(self.x)
 
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """y, where it was asked for."""
+        assert self.y is not None, "these rows were read without values"
+        return self.y
+
 
 def read_table(
     path: str | Path,
@@ -70,14 +76,11 @@ def iter_chunks(source: Source, layout: Layout, *, rows: int = CHUNK_ROWS) -> It
     """
     names = (*layout.x, *layout.y, *layout.dydx.values())
     done = 0
-    # A column may have two roles (both derivatives of a symmetric problem): it is read once.
-    read = tuple(dict.fromkeys(names))
-    where = [read.index(name) for name in names]
-    for block in source.blocks(read, rows):
-        _check_cells(source, read, block, set(layout.x), done)
+    for block in source.blocks(names, rows):
+        _check_cells(source, names, block, set(layout.x), done)
         done += len(block)
         if len(block):
-            yield _split(layout, block[:, where])
+            yield _split(layout, block)
     if not done:
         raise TableError(f"{source.path}: the file has columns and no rows")
 

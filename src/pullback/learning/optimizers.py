@@ -1,0 +1,228 @@
+"""Two ways to go downhill: Adam on a one-cycle schedule, and full-batch L-BFGS.
+
+Both do one epoch at a time and can put their state down and take it up again, exactly.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from math import cos, pi
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from pullback.learning.data import DifferentialData
+from pullback.learning.loss import DifferentialLoss
+from pullback.learning.networks import Twin
+
+Terms = dict[str, float]
+
+# L-BFGS iterations between two looks at the validation rows, the clock and the keyboard.
+ITERATIONS_A_LOOK = 20
+
+
+def loss_terms(twin: Twin, loss: DifferentialLoss, batch: DifferentialData) -> dict[str, Tensor]:
+    """The terms of the loss on a batch, computing no more derivatives than it has labels for."""
+    jacobian = hvp = along = None
+    if batch.hvp is not None and batch.directions is not None:
+        y, jacobian, hvp = twin.value_jacobian_and_hvp(batch.x, batch.directions)
+    elif batch.dydx is not None or batch.dydv is not None:
+        y, jacobian = twin(batch.x)
+    else:
+        y = twin.module(batch.x)
+    if batch.dydv is not None and batch.directions is not None and jacobian is not None:
+        along = torch.einsum("nkd,nd->nk", jacobian, batch.directions)
+    return loss.terms(
+        y, batch.y, jacobian, batch.dydx, dydv_hat=along, dydv=batch.dydv, hvp_hat=hvp,
+        hvp=batch.hvp, sample_weight=batch.sample_weight, dydx_weight=batch.dydx_weight,
+    )  # fmt: skip
+
+
+def one_cycle(step: int, steps: int, peak: float) -> float:
+    """Learning rate at a step: a cosine up over the first quarter, then down to zero.
+
+    Smith & Topin 2018 (arXiv 1708.07120), the shape of `torch.optim.lr_scheduler.OneCycleLR`.
+    Written as a function of the step so that a resumed run needs no scheduler state.
+
+    >>> [round(one_cycle(step, 100, 1.0), 3) for step in (0, 25, 99)]
+    [0.04, 1.0, 0.0]
+    """
+    warm = max(1, round(0.25 * steps))
+    if step < warm:
+        return peak * (0.04 + 0.96 * 0.5 * (1.0 - cos(pi * step / warm)))
+    return peak * (1e-5 + 0.5 * (1.0 + cos(pi * (step - warm + 1) / max(1, steps - warm))))
+
+
+class Stepper(Protocol):
+    """One optimizer at work on one network and one training set."""
+
+    epoch: int
+    epochs: int
+    learning_rate: float
+
+    def run_epoch(self) -> Terms:
+        """Go on by one epoch; the mean terms of the loss met on the way."""
+
+    def state(self) -> dict[str, Any]:
+        """All that an exact continuation needs, but for weights and data."""
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from `state`."""
+
+
+@dataclass
+class AdamStepper:
+    """Mini-batch Adam; rows are shuffled each epoch by one gather.
+
+    Args:
+        twin: the network, with its derivative.
+        loss: what is minimised.
+        data: standardised training rows.
+        epochs: passes over the data.
+        batch_size: rows a step.
+        peak: the highest learning rate of the cycle.
+        weight_decay: decoupled, as in AdamW.
+        generator: of the shuffles, on the CPU.
+    """
+
+    twin: Twin
+    loss: DifferentialLoss
+    data: DifferentialData
+    epochs: int
+    batch_size: int
+    peak: float
+    weight_decay: float
+    generator: torch.Generator
+    epoch: int = 0
+    learning_rate: float = 0.0
+
+    def __post_init__(self) -> None:
+        parameters = [p for p in self.twin.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(
+            parameters, lr=self.peak, weight_decay=self.weight_decay, fused=True
+        )
+        self.batches = max(1, round(len(self.data) / self.batch_size))
+
+    def run_epoch(self) -> Terms:
+        """One pass over the shuffled rows."""
+        seen: dict[str, Tensor] = {}
+        for index, batch in enumerate(self._shuffled()):
+            step = self.epoch * self.batches + index
+            self._set_rate(one_cycle(step, self.epochs * self.batches, self.peak))
+            self.optimizer.zero_grad(set_to_none=True)
+            terms = loss_terms(self.twin, self.loss, batch)
+            torch.stack(list(terms.values())).sum().backward()
+            self.optimizer.step()
+            for name, term in terms.items():
+                seen[name] = seen.get(name, 0.0) + term.detach()
+        self.epoch += 1
+        return _with_total({name: float(term) / self.batches for name, term in seen.items()})
+
+    def _shuffled(self) -> Iterator[DifferentialData]:
+        order = torch.randperm(len(self.data), generator=self.generator)
+        shuffled = self.data.take(order.to(self.data.x.device))
+        # Batches of equal size to within one row: a short last batch would weigh its rows more.
+        bounds = torch.linspace(0, len(self.data), self.batches + 1).round().long().tolist()
+        for start, stop in pairwise(bounds):
+            yield shuffled.take(slice(start, stop))
+
+    def _set_rate(self, rate: float) -> None:
+        self.learning_rate = rate
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    def state(self) -> dict[str, Any]:
+        """Moments, the shuffles' random stream, and how far it has come."""
+        return {
+            "epoch": self.epoch,
+            "optimizer": self.optimizer.state_dict(),
+            "generator": self.generator.get_state(),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from `state`."""
+        self.epoch = state["epoch"]
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.generator.set_state(state["generator"].cpu())
+
+
+@dataclass
+class LBFGSStepper:
+    """Full-batch L-BFGS with a strong Wolfe line search: for few rows without noise.
+
+    Args:
+        twin: the network, with its derivative.
+        loss: what is minimised.
+        data: standardised training rows.
+        epochs: iterations.
+        weight_decay: factor on half the squared weights, added to the loss.
+    """
+
+    twin: Twin
+    loss: DifferentialLoss
+    data: DifferentialData
+    epochs: int
+    weight_decay: float
+    epoch: int = 0
+    learning_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        self.parameters = [p for p in self.twin.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.LBFGS(
+            self.parameters,
+            max_iter=ITERATIONS_A_LOOK,
+            max_eval=10 * ITERATIONS_A_LOOK,
+            history_size=50,
+            tolerance_grad=1e-12,
+            tolerance_change=0.0,
+            line_search_fn="strong_wolfe",
+        )
+
+    def run_epoch(self) -> Terms:
+        """A few iterations; ends the run when they bring nothing more."""
+        self.optimizer.param_groups[0]["max_iter"] = min(
+            ITERATIONS_A_LOOK, self.epochs - self.epoch
+        )
+        weights = [p.detach().clone() for p in self.parameters]
+        try:
+            before = float(self.optimizer.step(self._closure).detach())
+        except BaseException:
+            # Ctrl-C comes at a trial point of the line search, which may be far off.
+            with torch.no_grad():
+                for parameter, kept in zip(self.parameters, weights, strict=True):
+                    parameter.copy_(kept)
+            raise
+        self.epoch += self.optimizer.param_groups[0]["max_iter"]
+        with torch.no_grad():
+            terms = loss_terms(self.twin, self.loss, self.data)
+        after = _with_total({name: float(term) for name, term in terms.items()})
+        if before - after["total"] <= 1e-9 * abs(before) and not self.weight_decay:
+            self.epochs = self.epoch
+        return after
+
+    def _closure(self) -> Tensor:
+        self.optimizer.zero_grad()
+        total = torch.stack(list(loss_terms(self.twin, self.loss, self.data).values())).sum()
+        if self.weight_decay:
+            penalty = torch.stack([p.square().sum() for p in self.parameters if p.ndim > 1])
+            total = total + 0.5 * self.weight_decay * penalty.sum()
+        total.backward()
+        return total
+
+    def state(self) -> dict[str, Any]:
+        """The curvature history, and how far it has come."""
+        return {
+            "epoch": self.epoch,
+            "epochs": self.epochs,
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from `state`."""
+        self.epoch, self.epochs = state["epoch"], state["epochs"]
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+def _with_total(terms: Terms) -> Terms:
+    return {**terms, "total": sum(terms.values())}

@@ -1,0 +1,125 @@
+"""The recipe: L-BFGS for few exact labels, Adam for the rest, with the reason."""
+
+import numpy as np
+import pytest
+import torch
+from tests.learning.problems import draw, field
+
+from pullback.errors import InputError
+from pullback.learning.data import DifferentialData
+from pullback.learning.recipe import FEW_ROWS, choose_recipe, noise_share
+from pullback.learning.scaling import Scaling
+
+
+def exact(rows=200, noise=0.0, slope_noise=0.0):
+    x, y, dydx = (torch.from_numpy(a) for a in field(rows))
+    y = y[:, None] + noise * draw(rows, 1, seed=3)
+    dydx = (dydx + slope_noise * draw(rows, 2, seed=4))[:, None]
+    data = DifferentialData(x, y, dydx)
+    return Scaling.from_data(data).scale(data)
+
+
+class TestAuto:
+    @pytest.mark.parametrize("rows", [20, 200, 1_500])
+    def test_exact_and_few_take_lbfgs(self, rows):
+        recipe = choose_recipe(exact(rows))
+
+        assert (recipe.optimizer, recipe.epochs, recipe.batch_size) == ("lbfgs", 2_000, rows)
+        assert f"lbfgs: {rows} rows whose values and derivatives agree" in recipe.reason
+
+    @pytest.mark.parametrize("noise", [{"noise": 0.5}, {"slope_noise": 5.0}])
+    def test_noisy_ones_take_adam(self, noise):
+        recipe = choose_recipe(exact(**noise))
+
+        assert recipe.optimizer == "adam"
+        assert "the labels are noisy, and L-BFGS would fit the noise" in recipe.reason
+
+    def test_many_rows_take_adam(self):
+        x = draw(FEW_ROWS + 1, 1)
+        recipe = choose_recipe(DifferentialData(x, x.sin(), x.cos()[:, None]))
+
+        assert recipe.optimizer == "adam"
+        assert f"{FEW_ROWS + 1} rows are too many" in recipe.reason
+
+    def test_values_only_take_adam(self):
+        data = exact()
+        recipe = choose_recipe(DifferentialData(data.x, data.y))
+
+        assert recipe.optimizer == "adam"
+        assert "without derivatives, noise" in recipe.reason
+
+    @pytest.mark.parametrize("known", [0, 1])
+    def test_labels_with_no_known_neighbours_are_not_called_exact(self, known):
+        data = exact()
+        data.dydx[known:] = torch.nan
+        recipe = choose_recipe(data)
+
+        assert recipe.optimizer == "adam"
+        assert "no two neighbours have known derivatives" in recipe.reason
+
+    def test_some_unknown_labels_do_not_hide_that_the_rest_is_exact(self):
+        data = exact()
+        data.dydx[::7, 0, 1] = torch.nan
+        data.y[1::9] = torch.nan
+
+        assert choose_recipe(data).optimizer == "lbfgs"
+
+
+class TestNoise:
+    def test_measures_the_noise_of_values(self):
+        for noise in (0.1, 0.3):
+            data = exact(800, noise=0.0)
+            data.y.add_(noise * draw(800, 1, seed=8))
+
+            # A median over 800 dependent pairs: its standard error is some 5 %.
+            assert noise_share(data.x, data.y, data.dydx) == pytest.approx(noise, rel=0.2)
+
+    def test_the_noisier_output_counts(self):
+        data = exact()
+        y = torch.cat([data.y, data.y + 0.5 * draw(200, 1, seed=8)], 1)
+        dydx = data.dydx.expand(-1, 2, -1)
+
+        assert noise_share(data.x, y, dydx) > 0.3
+
+    def test_repeated_rows_show_noise_too(self):
+        x = torch.zeros(50, 2).double()
+
+        assert noise_share(x, draw(50, 1), torch.zeros(50, 1, 2).double()) > 0.5
+
+    def test_one_row(self):
+        assert noise_share(*(torch.ones(s).double() for s in ((1, 2), (1, 1), (1, 1, 2)))) == 0
+
+
+class TestAsked:
+    def test_what_the_user_sets_is_kept(self):
+        recipe = choose_recipe(
+            exact(), optimizer="adam", epochs=7, batch_size=50, learning_rate=0.3
+        )
+
+        assert (recipe.optimizer, recipe.epochs) == ("adam", 7)
+        assert (recipe.batch_size, recipe.learning_rate) == (50, 0.3)
+        assert recipe.reason == "adam: asked for"
+
+    def test_adam_takes_1600_steps(self):
+        for rows in (100, 4_096, 50_000):
+            recipe = choose_recipe(DifferentialData(draw(rows, 1), draw(rows, 1)), optimizer="adam")
+
+            assert recipe.epochs * np.ceil(rows / recipe.batch_size) >= 1_600
+            assert recipe.learning_rate == 0.01
+
+    def test_a_batch_is_no_larger_than_the_data(self):
+        assert choose_recipe(exact(20), optimizer="adam", batch_size=999).batch_size == 20
+
+    @pytest.mark.parametrize(
+        ("wrong", "words"),
+        [
+            ({"optimizer": "sgd"}, "optimizer: expected 'auto', 'adam' or 'lbfgs', got 'sgd'"),
+            ({"epochs": 0}, "epochs: expected a number above 0, got 0"),
+            ({"batch_size": -1}, "batch_size: expected a number above 0"),
+            ({"learning_rate": 0.0}, "learning_rate: expected"),
+            ({"learning_rate": float("nan")}, "learning_rate: expected"),
+        ],
+    )
+    def test_impossible_numbers_are_refused(self, wrong, words):
+        with pytest.raises(InputError, match=words):
+            choose_recipe(exact(), **wrong)

@@ -27,17 +27,23 @@ def kept_rng(*devices: torch.device) -> Iterator[None]:
 @contextmanager
 def kept_buffers(f: Callable[..., object]) -> Iterator[None]:
     """Give every buffer of `f`, if it is a module, its values back (running statistics)."""
-    buffers = list(f.buffers()) if isinstance(f, nn.Module) else []
-    saved = [buffer.detach().clone() for buffer in buffers]
+    parts = list(f.modules()) if isinstance(f, nn.Module) else []
+    saved = [
+        (part, name, buffer, buffer.detach().clone())
+        for part in parts
+        for name, buffer in part.named_buffers(recurse=False)
+    ]
     try:
         yield
     finally:
         with torch.no_grad():
-            for buffer, values in zip(buffers, saved, strict=True):
+            for part, name, buffer, values in saved:
                 # Compared first: writing back equal values would bump the version counter,
                 # and a graph that saved the buffer would then refuse its backward.
                 if not torch.equal(buffer, values):
                     buffer.copy_(values)
+                if getattr(part, name) is not buffer:  # forward put another tensor in its place
+                    setattr(part, name, buffer)
 
 
 @contextmanager

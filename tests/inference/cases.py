@@ -51,7 +51,9 @@ def cnn(width=6):
 
 
 def mlp():
-    return nn.Sequential(nn.Linear(5, 16), nn.Softplus(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 3))
+    return nn.Sequential(
+        nn.Linear(5, 16), nn.Softplus(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 3)
+    )
 
 
 @dataclass(frozen=True)

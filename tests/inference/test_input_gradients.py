@@ -243,7 +243,9 @@ class TestErrors:
         return pb.infer(*CASES[0].build(N))
 
     def test_an_argument_that_is_not_one_value_a_row(self, run):
-        with pytest.raises(InputError, match=r"one value for each of all 37 rows.*got 2.*Close over"):
+        with pytest.raises(
+            InputError, match=r"one value for each of all 37 rows.*got 2.*Close over"
+        ):
             run.pick([0, 1], summed, labels()[:2])
         with pytest.raises(InputError, match="got float"):
             run.pick([0, 1], lambda y, t: y.sum() * t, 2.0)

@@ -22,6 +22,7 @@ from pullback.inference.verify import Tolerance, derived_tolerance
 from pullback.inference.weights import ModelRecord, batch_coupled, module_of
 
 
+@torch.inference_mode(False)  # tensors made inside it could never become leaves
 def infer(
     model: Callable[..., Any],
     inputs: Any,
@@ -141,12 +142,11 @@ def _run(
 ) -> None:
     device = network.setting.device
     if source.reads:
-        with torch.inference_mode(False):
-            _check_repeatable(source, device)
+        _check_repeatable(source, device)
     before_reading = random_state(device)
-    with torch.inference_mode(False), progress.over(len(source), "infer") as advance:
+    with progress.over(len(source), "infer") as advance:
         for rows, values in source.batches(batch_size):
-            before = random_state(device)
+            before = random_state(device) if source.reads else before_reading
             if source.reads and not (rows[0] == 0 or before.same_as(before_reading)):
                 raise InputError(_AUGMENTS.format(row=int(rows[0])))
             fingerprints = row_fingerprints(*values)
@@ -165,7 +165,6 @@ def _forward(
     if budget.admits(values):
         graph, layout = network.graph(values)
         return graph.outputs, layout, graph if budget.enter(values, graph) else None
-    # Not inference_mode: its tensors could never become leaves.
     with torch.no_grad():
         outputs, layout = network.outputs(values)
     return outputs, layout, None

@@ -25,7 +25,7 @@ def loss_cotangents(
         InputError: an argument does not have one value a row.
         UnconnectedInputError: the loss does not depend on the outputs.
     """
-    with torch.inference_mode(False), torch.enable_grad():
+    with torch.enable_grad():
         picked = [RowValues(len(rows), store.select(rows)) for store in recording.outputs]
         leaves = [t for store in picked for t in store.tensors if t.is_floating_point()]
         for leaf in leaves:

@@ -60,8 +60,10 @@ class Board:
     def deliver(self, walk: Walk, gradients: Sequence[Tensor]) -> None:
         """Write the gradients of one walk to the requests they belong to."""
         for request, inside, slots in self._shares(walk):
+            leading = torch.equal(slots, torch.arange(len(slots)))  # then no copy is needed
             for store, gradient in zip(request.gradients, gradients, strict=True):
-                store.put(inside, gradient[slots.to(gradient.device)])
+                mine = gradient[: len(slots)] if leading else gradient[slots.to(gradient.device)]
+                store.put(inside, mine)
             request.left -= len(inside)
 
     def _shares(self, walk: Walk) -> list[tuple[Request, Tensor, Tensor]]:
@@ -91,12 +93,12 @@ def pull(
     tasks = plan(replay.recording, board.rows, board.owners, rules)
     with replay.opened(api), progress.over(len(board.rows), api) as advance:
         for task in tasks:
-            graph = replay.graph(api, task)
-            for walk in task.walks:
-                again = task.kept or walk is not task.walks[-1]
-                cotangents = board.cotangents(walk, graph.outputs)
-                board.deliver(walk, _input_gradients(api, replay, graph, cotangents, again))
-                advance(len(walk.positions))
+            with replay.graph(api, task) as graph:
+                for walk in task.walks:
+                    again = task.kept or walk is not task.walks[-1]
+                    cotangents = board.cotangents(walk, graph.outputs)
+                    board.deliver(walk, _input_gradients(api, replay, graph, cotangents, again))
+                    advance(len(walk.positions))
 
 
 def _input_gradients(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pullback.errors import ReplayError
 from pullback.inference.arguments import Arguments
+from pullback.inference.diagnose import mismatch
 from pullback.inference.fingerprint import row_fingerprints
 from pullback.inference.plan import Task
 from pullback.inference.randomness import kept_streams
@@ -36,7 +37,7 @@ class Network:
 
     def graph(self, values: Sequence[Tensor], *, inputs: bool = True) -> tuple[Graph, Layout]:
         """Run a batch with a graph, down to its inputs if asked for."""
-        with torch.inference_mode(False), torch.enable_grad():
+        with torch.enable_grad():
             given, leaves = list(values), []
             for i in self.arguments.wrt if inputs else ():
                 leaves.append(values[i].detach().requires_grad_())
@@ -76,7 +77,9 @@ class Replay:
                 "compared with it. Work on a copy: run.outputs.detach().clone()."
             )
         self.check_weights(api, self.record.touched())
-        with kept_streams(self.network.setting.device), self.record.as_recorded():
+        # Autograd's own arithmetic follows the autocast that surrounds it, and must not.
+        plain = torch.autocast(self.network.setting.device.type, enabled=False)
+        with kept_streams(self.network.setting.device), self.record.as_recorded(), plain:
             yield
 
     def check_weights(self, api: str, changed: Sequence[str]) -> None:
@@ -88,8 +91,9 @@ class Replay:
                 "infer again."
             )
 
-    def graph(self, api: str, task: Task, *, inputs: bool = True) -> Graph:
-        """The graph of a task's rows, verified.
+    @contextmanager
+    def graph(self, api: str, task: Task, *, inputs: bool = True) -> Iterator[Graph]:
+        """The graph of a task's rows, verified, to be walked inside.
 
         Raises:
             ReplayError: inputs or outputs are not what was recorded.
@@ -98,16 +102,18 @@ class Replay:
         if task.kept and task.batch is not None and task.batch.graph is not None:
             # Nothing is recomputed, so nothing but the weights' bits can show a change.
             self.check_weights(api, self.record.changed())
-            return task.batch.graph
+            yield task.batch.graph
+            return
         rows = self.rows_of(task)
-        graph = self.run(api, rows, task, inputs=inputs)
-        off = self.compare(rows, graph.outputs)
-        off[rows != self._asked(task, len(rows))] = 0.0  # stand-ins are compared nowhere
-        if bool((off > self.tolerance.allowed).any()):
-            from pullback.inference.diagnose import mismatch
-
-            raise mismatch(self, api, task, rows, off)
-        return graph
+        # Walked before the buffers are given back: a graph may have saved them.
+        with self.record.once_more():
+            graph = self.run(api, rows, task, inputs=inputs)
+            off = self.compare(rows, graph.outputs)
+            off[rows != self._asked(task, len(rows))] = 0.0  # stand-ins are compared nowhere
+            if not bool((off > self.tolerance.allowed).any()):
+                yield graph
+                return
+        raise mismatch(self, api, task, rows, off)
 
     def rows_of(self, task: Task) -> Tensor:
         """The rows to run: a task's own, and stand-ins where their value must not matter."""

@@ -74,7 +74,7 @@ class RowValues:
         if isinstance(self.value, Tensor) and self.value.shape[1:] != values.shape[1:]:
             self.value = [row.clone() for row in self.value]
         if isinstance(self.value, Tensor):
-            self.value[rows.to(self.value.device)] = values
+            self.value.index_copy_(0, rows.to(self.value.device), values)
         else:
             for row, value in zip(rows.tolist(), values, strict=True):
                 self.value[row] = value.clone()

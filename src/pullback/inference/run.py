@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from pullback.errors import GradientError, InputError
@@ -71,6 +72,7 @@ class Inference:
         rows = int(self.done.sum())
         return f"Inference({rows} of {len(self)} rows, {len(self._queue)} picks waiting)"
 
+    @torch.inference_mode(False)
     def input_gradients(self, rows: Rows = None) -> Any:
         """Pull what losses left on `outputs` back to the inputs of these rows.
 
@@ -109,8 +111,9 @@ class Inference:
             )
         request = request_for(self._replay, cotangents, wanted)
         self._pull(api, [request])
-        return self.packed(answer(self._replay, request, wanted))
+        return self._packed(answer(self._replay, request, wanted))
 
+    @torch.inference_mode(False)
     def pull(self, rows: Rows, cotangents: Any) -> Any:
         """Pull given cotangents back at once; what losses left on `outputs` plays no part.
 
@@ -138,6 +141,7 @@ class Inference:
         self._pull(api, [request])
         return self._answered(request)
 
+    @torch.inference_mode(False)
     def pick(self, rows: Rows, loss_fn: Callable[..., Tensor], *per_row_args: Any) -> Pick:
         """Choose rows and a loss now; the gradient is computed when it is read.
 
@@ -169,10 +173,12 @@ class Inference:
         self._queue.add(pick)
         return pick
 
+    @torch.inference_mode(False)
     def flush(self) -> None:
         """Compute all picks that wait; after an interrupt, those that are complete stay so."""
         self._pull("run.flush", self._queue.requests())
 
+    @torch.inference_mode(False)
     def gradient_of(
         self, index: int | tuple[int, ...] | Tensor, rows: Rows = None, *, output: str | None = None
     ) -> Any:
@@ -203,6 +209,7 @@ class Inference:
         self._pull(api, [request])
         return self._answered(request)
 
+    @torch.inference_mode(False)
     def backward(self, loss: Tensor, *, input_gradients: bool = False) -> Any:
         """Back-propagate a loss that may couple all rows into the weights, exactly.
 
@@ -233,7 +240,7 @@ class Inference:
         found = weight_gradients.backward(
             self._replay, loss, rules, self._progress, inputs=input_gradients
         )
-        return None if found is None else self.packed(found)
+        return None if found is None else self._packed(found)
 
     def clear_cotangents(self) -> None:
         """Forget what losses left on `outputs`, as zero_grad(set_to_none=True) would."""
@@ -258,6 +265,7 @@ class Inference:
         save(self, folder)
 
     @classmethod
+    @torch.inference_mode(False)
     def load(
         cls, folder: str | Path, model: Callable[..., Any], inputs: Any = None, **options: Any
     ) -> "Inference":
@@ -279,7 +287,7 @@ class Inference:
 
         return load(folder, model, inputs, **options)
 
-    def packed(self, stores: list[RowValues]) -> Any:
+    def _packed(self, stores: list[RowValues]) -> Any:
         """Gradients in the container of the inputs."""
         return self._replay.network.arguments.pack([store.value for store in stores])
 
@@ -293,8 +301,8 @@ class Inference:
 
     def _answered(self, request: Request) -> Any:
         if len(request.rows):
-            return self.packed(request.gradients)
-        return self.packed(answer(self._replay, request, request.rows.new_zeros(0)))
+            return self._packed(request.gradients)
+        return self._packed(answer(self._replay, request, request.rows.new_zeros(0)))
 
     def _pull(self, api: str, requests: list[Request]) -> None:
         pull(api, self._replay, requests, self._rules, self._progress)

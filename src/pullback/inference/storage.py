@@ -141,7 +141,9 @@ def _probe(replay: Replay) -> None:
             first.random.install()
         _, layout = replay.network.graph(values, inputs=False)
         replay.recording.set_layout(layout)
-        replay.graph("Inference.load", Task(rows, (), first if whole else None), inputs=False)
+        task = Task(rows, (), first if whole else None)
+        with replay.graph("Inference.load", task, inputs=False):
+            pass
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:

@@ -86,8 +86,7 @@ def _walk(
     tasks = plan(recording, board.rows, board.owners, rules)
     with progress.over(len(board.rows), API) as advance:
         for task, synchronised in _reducing_once(replay.network.model, tasks):
-            with synchronised:
-                graph = replay.graph(API, task, inputs=inputs)
+            with synchronised, replay.graph(API, task, inputs=inputs) as graph:
                 for walk in task.walks:
                     gradients = _accumulate(graph, board.cotangents(walk, graph.outputs), task)
                     if inputs:

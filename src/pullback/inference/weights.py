@@ -42,8 +42,8 @@ class ModelRecord:
     """The state that outputs depend on, as it stood after the first pass.
 
     Attributes:
-        moved: floating buffers that the first pass itself changed: state carried from one batch
-            to the next, if the network reads them.
+        moved: buffers that running the network changes: running statistics, counters, or state
+            carried from one batch to the next.
     """
 
     def __init__(self, model: Callable[..., Any]) -> None:
@@ -83,6 +83,11 @@ class ModelRecord:
         return self._differing(self._watched(), list(self.digests))
 
     @property
+    def carried(self) -> list[str]:
+        """Moved buffers that the network may read, so that one batch can depend on another."""
+        return [name for name in self.moved if name in self._watched()]
+
+    @property
     def digest(self) -> str:
         """One digest of all weights."""
         return combined(*(f"{name} {value}" for name, value in sorted(self.digests.items())))
@@ -103,22 +108,24 @@ class ModelRecord:
 
     @contextmanager
     def as_recorded(self) -> Iterator[None]:
-        """Run in the recorded modes; modes and buffers are given back as they are now."""
+        """Run in the recorded modes; they are given back as they are now."""
         now = [(part, part.training) for part, _ in self._modes]
-        versions = self._count(self._watched())
         try:
             for part, training in self._modes:
                 part.training = training
-            with kept_buffers(self.module or (lambda: None)):
-                yield
+            yield
         finally:
             for part, training in now:
                 part.training = training
-            # Giving running statistics back moves their counters, which is no change.
-            after = self._count(self._watched())
-            for name, count in after.items():
-                if self._counters.get(name) == versions.get(name):
-                    self._counters[name] = count
+
+    @contextmanager
+    def once_more(self) -> Iterator[None]:
+        """Run a batch again, without moving buffers a second time."""
+        if self.module is None or not self.moved:
+            yield
+            return
+        with kept_buffers(self.module):
+            yield
 
     def _differing(self, watched: dict[str, Tensor], names: list[str]) -> list[str]:
         return [
@@ -128,10 +135,7 @@ class ModelRecord:
         ]
 
     def _buffers(self) -> dict[str, Tensor]:
-        if self.module is None:
-            return {}
-        buffers = dict(self.module.named_buffers())
-        return {name: buffer for name, buffer in buffers.items() if buffer.is_floating_point()}
+        return {} if self.module is None else dict(self.module.named_buffers())
 
     def _watched(self) -> dict[str, Tensor]:
         """Parameters and floating buffers; not counters, nor statistics that are not read."""
@@ -143,7 +147,11 @@ class ModelRecord:
             if isinstance(part, _BatchNorm) and training
             for buffer in part.buffers()
         }
-        buffers = {name: b for name, b in self._buffers().items() if id(b) not in unread}
+        buffers = {
+            name: buffer
+            for name, buffer in self._buffers().items()
+            if buffer.is_floating_point() and id(buffer) not in unread
+        }
         return {**dict(self.module.named_parameters()), **buffers}
 
     @staticmethod

@@ -9,6 +9,7 @@ from torch import Tensor
 from pullback.errors import CoupledRowsError, DtypeError, InputError
 from pullback.inference.arguments import Key
 from pullback.inference.fingerprint import row_fingerprints
+from pullback.inference.heap import hold_freed_memory
 from pullback.inference.keep import KeepBudget
 from pullback.inference.progress import Progress, Report
 from pullback.inference.randomness import RandomState, kept_streams, random_state
@@ -141,6 +142,7 @@ def _run(
     progress: Progress,
 ) -> None:
     device = network.setting.device
+    hold_freed_memory()
     if source.reads:
         _check_repeatable(source, device)
     before_reading = random_state(device)

@@ -27,7 +27,7 @@ class Request:
     def __init__(self, rows: Tensor, cotangents: Sequence[RowValues | None], inputs: int) -> None:
         self.rows = rows
         self.cotangents = list(cotangents)
-        self.gradients = [RowValues(len(rows)) for _ in range(inputs)]
+        self.gradients = [RowValues(len(rows), blank=False) for _ in range(inputs)]
         self.left = len(rows)
 
 

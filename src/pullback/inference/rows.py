@@ -47,13 +47,21 @@ def row_numbers(api: str, rows: Rows, n: int) -> Tensor:
 class RowValues:
     """One value a row, filled batch by batch; uniform until a row of another shape arrives.
 
+    Args:
+        n: how many rows.
+        value: the values, if they are there already.
+        blank: rows that were not put in read as NaN; else whoever puts keeps count.
+
     Attributes:
         value: a tensor [N, ...], or a list of N tensors; None until something is put in.
     """
 
-    def __init__(self, n: int, value: Tensor | list[Tensor] | None = None) -> None:
+    def __init__(
+        self, n: int, value: Tensor | list[Tensor] | None = None, *, blank: bool = True
+    ) -> None:
         self.n = n
         self.value = value
+        self._blank = blank
 
     @property
     def ragged(self) -> bool:
@@ -70,7 +78,7 @@ class RowValues:
     def put(self, rows: Tensor, values: Tensor) -> None:
         """Write values [R, ...] to rows [R]."""
         if self.value is None:
-            self.value = _unfilled(self.n, values)
+            self.value = _unfilled(self.n, values, self._blank)
         if isinstance(self.value, Tensor) and self.value.shape[1:] != values.shape[1:]:
             self.value = [row.clone() for row in self.value]
         if isinstance(self.value, Tensor):
@@ -115,10 +123,13 @@ class RowValues:
         return torch.tensor([bool((row != 0).any()) for row in self.tensors])
 
 
-def _unfilled(n: int, like: Tensor) -> Tensor:
-    # NaN, so that a row whose value never came cannot pass for a number.
-    floating = like.is_floating_point() or like.is_complex()
-    made = like.new_full((n, *like.shape[1:]), float("nan") if floating else 0)
-    if like.dim() == 4 and not like.is_contiguous():
-        return made.contiguous(memory_format=torch.channels_last)
+def _unfilled(n: int, like: Tensor, blank: bool) -> Tensor:
+    layout = torch.contiguous_format
+    if like.dim() == 4 and like.is_contiguous(memory_format=torch.channels_last):
+        layout = torch.contiguous_format if like.is_contiguous() else torch.channels_last
+    shape = (n, *like.shape[1:])
+    made = torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=layout)
+    if blank:
+        # So that a row whose value never came cannot pass for a number.
+        made.fill_(float("nan") if like.is_floating_point() or like.is_complex() else 0)
     return made

@@ -50,7 +50,7 @@ class ItemSource:
         return _stacked([(row, self._read(row)[1]) for row in rows.tolist()])[1]
 
     def _read(self, row: int) -> tuple[Arguments, list[Tensor]]:
-        arguments, values = read_arguments(self._unpack(self._items[row]))
+        arguments, values = read_arguments(_unwrapped(self._unpack(self._items[row])))
         return arguments, [torch.as_tensor(value).detach() for value in values]
 
 
@@ -105,7 +105,7 @@ class LoaderSource:
         return self._checked(self._loader.collate_fn(read), len(items))
 
     def _checked(self, batch: Any, expected: int) -> tuple[Arguments, list[Tensor]]:
-        arguments, arrays = read_arguments(self._unpack(batch))
+        arguments, arrays = read_arguments(_unwrapped(self._unpack(batch)))
         values = [torch.as_tensor(value).detach() for value in arrays]
         if count_rows(arguments, values) != expected:
             raise InputError(
@@ -137,6 +137,11 @@ def _read_twice(loader: DataLoader) -> list[list[Any]]:
     if not order:
         raise InputError("infer: expected at least one batch, got an empty DataLoader")
     return order
+
+
+def _unwrapped(item: Any) -> Any:
+    """A data set of single tensors (TensorDataset) yields tuples of one: called f(x) all the same."""
+    return item[0] if isinstance(item, tuple | list) and len(item) == 1 else item
 
 
 def _stacked(group: Sequence[tuple[int, list[Tensor]]]) -> Batch:

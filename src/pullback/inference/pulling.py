@@ -12,6 +12,7 @@ from pullback.inference.progress import Progress
 from pullback.inference.recompute import Replay
 from pullback.inference.recording import Graph
 from pullback.inference.rows import RowValues
+from pullback.inference.weights import without_reduction
 
 
 class Request:
@@ -93,7 +94,7 @@ def pull(
     tasks = plan(replay.recording, board.rows, board.owners, rules)
     with replay.opened(api), progress.over(len(board.rows), api) as advance:
         for task in tasks:
-            with replay.graph(api, task) as graph:
+            with without_reduction(replay.network.model), replay.graph(api, task) as graph:
                 for walk in task.walks:
                     again = task.kept or walk is not task.walks[-1]
                     cotangents = board.cotangents(walk, graph.outputs)

@@ -28,6 +28,7 @@ from pullback.inference.pulling import Board
 from pullback.inference.recompute import Replay
 from pullback.inference.recording import Graph, Recording
 from pullback.inference.rows import RowValues
+from pullback.inference.weights import without_reduction
 
 API = "run.backward"
 
@@ -119,10 +120,8 @@ def _reducing_once(
     model: Callable[..., object], tasks: Sequence[Task]
 ) -> Iterator[tuple[Task, AbstractContextManager[object]]]:
     """Each task, and the context to run it in: a data-parallel model reduces with the last."""
-    no_sync = getattr(model, "no_sync", None)
     for task in tasks:
-        last = task is tasks[-1]
-        yield task, nullcontext() if no_sync is None or last else no_sync()
+        yield task, nullcontext() if task is tasks[-1] else without_reduction(model)
 
 
 def kept_graphs_usable(replay: Replay) -> bool:

@@ -1,7 +1,7 @@
 """What the network was when it ran: its weights by digest, its modes, its buffers."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -36,6 +36,12 @@ def batch_coupled(module: nn.Module | None) -> list[str]:
 
 def _uses_batch_statistics(part: _BatchNorm) -> bool:
     return part.training or part.running_mean is None
+
+
+def without_reduction(model: Callable[..., Any]) -> AbstractContextManager[object]:
+    """Run a data-parallel model without preparing, or waiting for, a reduction of gradients."""
+    no_sync = getattr(model, "no_sync", None)
+    return nullcontext() if no_sync is None else no_sync()
 
 
 class ModelRecord:

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from tests.inference.cases import CASES
+from tests.inference.references import assert_rows_close, by_loop, by_one_graph
 from torch.nn.functional import cross_entropy
 
 import pullback.inference as pb
 from pullback.errors import DtypeError, GradientError, InputError, ShapeError, UnconnectedInputError
-from tests.inference.cases import CASES
-from tests.inference.references import assert_rows_close, by_loop, by_one_graph
 
 N = 37
 every_case = pytest.mark.parametrize("case", CASES, ids=str)

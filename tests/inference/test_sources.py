@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from tests.inference.cases import CASES
+from tests.inference.references import assert_rows_close
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import pullback.inference as pb
 from pullback.errors import InputError, ReplayError, ShapeError
-from tests.inference.cases import CASES
-from tests.inference.references import assert_rows_close
 
 N = 21
 

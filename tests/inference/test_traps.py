@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from tests.inference.cases import CASES, cnn, mlp
+from tests.inference.references import assert_rows_close, by_loop, by_one_graph
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -22,8 +24,6 @@ from pullback.errors import (
     ShapeError,
     UnconnectedInputError,
 )
-from tests.inference.cases import CASES, cnn, mlp
-from tests.inference.references import assert_rows_close, by_loop, by_one_graph
 
 N = 24
 TIGHT = 1e-12

@@ -5,13 +5,13 @@ import os
 
 import pytest
 import torch
+from tests.inference.cases import CASES
+from tests.inference.references import assert_rows_close, by_one_graph
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 import pullback.inference as pb
 from pullback.errors import InputError, ReplayError, UnconnectedInputError
-from tests.inference.cases import CASES
-from tests.inference.references import assert_rows_close, by_one_graph
 
 N = 20
 
@@ -23,7 +23,9 @@ def contrastive(y):
 def assert_weights(net, want, scale=1.0):
     for (name, parameter), gradient in zip(net.named_parameters(), want, strict=True):
         size = gradient.abs().max()
-        assert torch.allclose(parameter.grad, scale * gradient, rtol=0, atol=float(1e-11 * size)), name
+        assert torch.allclose(parameter.grad, scale * gradient, rtol=0, atol=float(1e-11 * size)), (
+            name
+        )
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

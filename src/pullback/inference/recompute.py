@@ -121,7 +121,7 @@ class Replay:
             missing = max(self.smallest - len(task.rows), 0)
             return torch.cat([task.rows, task.rows[torch.arange(missing) % len(task.rows)]])
         rows = task.rows.clone()
-        if not self.coupled:
+        if not self.coupled and task.walks:
             # Rows that nobody asked for hold zeros in the cotangents, but 0 · NaN is NaN.
             asked = torch.cat([walk.slots for walk in task.walks])
             broken = ~self._finite(rows)

@@ -86,7 +86,9 @@ def differences(recomputed: Tensor, recorded: Tensor, sizes: Tensor) -> Tensor:
         return torch.where((recomputed != recorded).reshape(len(recorded), -1).any(1), math.inf, 0)
     same = (recomputed == recorded) | (recomputed.isnan() & recorded.isnan())
     # Equal infinities would give NaN below, and a moved one infinity, which is what is wanted.
-    off = torch.where(same, 0.0, (recomputed - recorded).double().abs().nan_to_num(math.inf))
+    off = torch.where(
+        same, 0.0, (recomputed - recorded).double().abs().nan_to_num(math.inf, math.inf)
+    )
     largest = off.reshape(len(off), -1).amax(1) if off[0].numel() else off.new_zeros(len(off))
     return torch.where(largest == 0, largest, largest / sizes.to(largest.device)).cpu()
 

@@ -11,6 +11,7 @@ from tests.inference.cases import CASES
 from torch import nn
 
 import pullback.inference as pb
+from pullback.errors import InputError
 
 N = 20
 
@@ -40,11 +41,6 @@ def state_of(net, x):
         [len(part._forward_hooks) + len(part._backward_hooks) for part in net.modules()],
         torch.is_autocast_enabled("cpu"),
     )
-
-
-def same(a, b):
-    tensors, others = a
-    return all(torch.equal(s, t) for s, t in zip(tensors, b[0], strict=True)) and others == b[1:]
 
 
 @pytest.mark.parametrize("keep", ["none", 10**9], ids=["recomputed", "kept"])
@@ -165,7 +161,7 @@ class TestInterrupts:
         assert run.outputs[16:].isnan().all()
         run._progress = type(run._progress)(False)
         assert torch.allclose(run.gradient_of(0, rows=slice(0, 16)), want[:16])
-        with pytest.raises(pb.first_pass.InputError, match="row 17 was not inferred"):
+        with pytest.raises(InputError, match="row 17 was not inferred"):
             run.gradient_of(0, rows=[3, 17])
 
     def test_picks_that_are_complete_stay_so(self):

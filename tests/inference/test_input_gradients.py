@@ -265,7 +265,7 @@ class TestErrors:
             run.pull([0, 1], torch.ones(3, 2, dtype=torch.float64))
         with pytest.raises(DtypeError, match="rounded silently"):
             run.pull([0, 1], torch.ones(2, 3))
-        with pytest.raises(InputError, match="container of run.outputs"):
+        with pytest.raises(InputError, match=r"container of run\.outputs"):
             run.pull([0, 1], {"y": torch.ones(2, 3)})
 
     def test_an_index_that_is_none_of_the_outputs(self, run):

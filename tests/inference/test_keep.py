@@ -8,6 +8,7 @@ from torch import nn
 
 import pullback.inference as pb
 from pullback._torch import saved_bytes
+from pullback.errors import ReplayError
 from pullback.inference.keep import free_memory
 
 N = 40
@@ -89,14 +90,12 @@ def test_saved_bytes_are_those_of_the_activations():
     y = torch.tanh(linear(x))
     assert saved_bytes([y]) == 8 * 20 * 4
     assert saved_bytes([torch.tanh(y)]) == 2 * 8 * 20 * 4
-    assert saved_bytes([linear(x * 2)]) == 8 * 10 * 4
+    assert saved_bytes([linear(x.clone())]) == 8 * 10 * 4
 
 
 def test_changed_weights_are_found_with_kept_graphs_too(net_and_x):
     net, x = net_and_x
     run = pb.infer(net, x, keep=10**9)
     net[4].weight.data.mul_(1.0001)
-    with pytest.raises(
-        pb.recompute.ReplayError, match=r"weights changed since infer \(4\.weight\)"
-    ):
+    with pytest.raises(ReplayError, match=r"weights changed since infer \(4\.weight\)"):
         run.gradient_of(0)

@@ -24,7 +24,7 @@ def saved(tmp_path):
 
 
 def test_it_goes_on_where_it_was(saved):
-    net, x, run, folder = saved
+    net, _, run, folder = saved
     again = pb.Inference.load(folder, net)
     assert torch.equal(again.outputs, run.outputs)
     assert torch.equal(again.input_gradients(), run.input_gradients())
@@ -35,7 +35,7 @@ def test_it_goes_on_where_it_was(saved):
 
 
 def test_the_run_itself_is_untouched_and_may_be_saved_again(saved):
-    net, x, run, folder = saved
+    net, _, run, folder = saved
     run.clear_cotangents()
     run.save(folder)
     again = pb.Inference.load(folder, net)
@@ -87,7 +87,7 @@ def test_ragged_rows_are_saved(tmp_path):
     run = pb.infer(torch.square, rows, batch_size=4)
     run.outputs[3].sum().backward()
     run.save(tmp_path / "run")
-    with pytest.raises(ModelFileError, match="not part of the saved run. Hand them in"):
+    with pytest.raises(ModelFileError, match=r"not part of the saved run\. Hand them in"):
         pb.Inference.load(tmp_path / "run", torch.square)
     again = pb.Inference.load(tmp_path / "run", torch.square, rows)
     assert torch.equal(again.input_gradients(3)[0], 2 * rows[3])
@@ -131,7 +131,7 @@ class TestRefusals:
             run.save(tmp_path / "missing" / "run")
 
     def test_a_save_that_fails_leaves_the_old_one(self, saved, monkeypatch):
-        net, _, run, folder = saved
+        *_, run, folder = saved
         before = (folder / "run.json").read_text()
 
         def fail(*_, **__):

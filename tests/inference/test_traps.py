@@ -5,7 +5,6 @@ the cause and the way out. None may give a wrong gradient in silence.
 """
 
 import random
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -472,7 +471,9 @@ class TestTrap21RecurrentInEvalMode:
 
 class TestTrap22InputsThatCannotCarryAGradient:
     def test_integers_alone(self):
-        with pytest.raises(DtypeError, match="inputs is torch.uint8.*differentiate its embedding"):
+        with pytest.raises(
+            DtypeError, match=r"inputs is torch\.uint8.*differentiate its embedding"
+        ):
             pb.infer(lambda x: x.float(), torch.zeros(N, 3, dtype=torch.uint8))
 
     def test_integers_beside_others_pass_through(self):
@@ -508,11 +509,6 @@ class TestTrap23ChannelsLast:
         assert all(seen)
         assert gradient.is_contiguous(memory_format=torch.channels_last)
         assert_rows_close(gradient, want, 1e-10)
-
-
-@dataclass
-class _Scores:
-    logits: torch.Tensor
 
 
 def test_the_traps_are_all_here():

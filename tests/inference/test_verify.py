@@ -55,7 +55,7 @@ def test_a_weight_off_by_one_in_a_thousand_is_found(case):
     net, x = case.build(64, torch.float32)
     run = pb.infer(net, x)
     with torch.no_grad():
-        list(net.parameters())[0].data.mul_(1.001)
+        next(iter(net.parameters())).data.mul_(1.001)
     with pytest.raises(ReplayError, match=r"behind autograd's back.*\.data counts no version"):
         run.gradient_of(0)
 
@@ -81,7 +81,7 @@ def test_a_network_unlike_itself_is_named():
         calls.append(1)
         return x * (1.0 if len(calls) == 1 else 2.0)
 
-    with pytest.raises(ReplayError, match="attribute that forward writes.*tolerance="):
+    with pytest.raises(ReplayError, match=r"attribute that forward writes.*tolerance="):
         pb.infer(growing, torch.randn(8, 3)).gradient_of(0)
 
 

@@ -140,7 +140,7 @@ def _read_twice(loader: DataLoader) -> list[list[Any]]:
 
 
 def _unwrapped(item: Any) -> Any:
-    """A data set of single tensors (TensorDataset) yields tuples of one: called f(x) all the same."""
+    """A data set of single tensors (TensorDataset) yields tuples of one: f(x) all the same."""
     return item[0] if isinstance(item, tuple | list) and len(item) == 1 else item
 
 

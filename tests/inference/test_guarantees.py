@@ -163,6 +163,9 @@ class TestInterrupts:
         assert torch.allclose(run.gradient_of(0, rows=slice(0, 16)), want[:16])
         with pytest.raises(InputError, match="row 17 was not inferred"):
             run.gradient_of(0, rows=[3, 17])
+        with pytest.raises(InputError, match=r"rows that were not inferred.*run\.done"):
+            run.backward(run.outputs.sum())
+        run.backward(run.outputs[run.done].sum())
 
     def test_picks_that_are_complete_stay_so(self):
         net, x = CASES[0].build(N)

@@ -93,6 +93,19 @@ def test_ragged_rows_are_saved(tmp_path):
     assert torch.equal(again.input_gradients(3)[0], 2 * rows[3])
 
 
+def test_coupled_batches_and_their_statistics(tmp_path):
+    net, x = CASES[1].build(N)
+    run = pb.infer(net.train(), x, batch_size=8, coupled="batch")
+    run.outputs[3].sum().backward()
+    run.save(tmp_path / "run")
+    statistics = net[1].running_mean.clone()
+    net.eval()
+    again = pb.Inference.load(tmp_path / "run", net)
+    assert torch.equal(again.input_gradients(), run.input_gradients())
+    assert torch.equal(net[1].running_mean, statistics)
+    assert net[1].num_batches_tracked == 3
+
+
 class TestRefusals:
     def test_other_weights(self, saved):
         net, _, _, folder = saved

@@ -167,6 +167,11 @@ class TestFingerprints:
         same = row_fingerprints(images) == row_fingerprints(images.flip(1))
         assert not same.any()
 
+    def test_rows_without_elements_or_axes(self):
+        assert row_fingerprints(torch.zeros(3, 0)).tolist() == [0, 0, 0]
+        assert len(set(row_fingerprints(torch.arange(3.0)).tolist())) == 3
+        assert magnitudes(torch.zeros(3, 0)).tolist() == [0, 0, 0]
+
     def test_a_digest_sees_dtype_shape_and_bits(self):
         x = torch.arange(6.0)
         others = [x.double(), x.reshape(2, 3), x + 1, x.flip(0), -x]

@@ -12,6 +12,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from pullback.inference.rows import flat
+
 # Weights are fingerprinted in rows of this many elements, so that the multipliers stay small.
 _BLOCK = 65_536
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -45,7 +47,7 @@ def _one(x: Tensor) -> Tensor:
         x = torch.view_as_real(x)
     if x.dtype == torch.bool:
         x = x.to(torch.uint8)
-    bits = x.reshape(len(x), -1).contiguous().view(_INTEGERS[x.element_size()])
+    bits = flat(x).contiguous().view(_INTEGERS[x.element_size()])
     if bits.dtype != torch.int64:
         bits = bits.to(torch.int32)
     # Round numbers end in zero bits (1.0 in twenty-three), and so would all their multiples: the
@@ -58,9 +60,9 @@ def _one(x: Tensor) -> Tensor:
 
 def digest(tensor: Tensor) -> str:
     """A short name for a tensor's dtype, shape and bits."""
-    flat = tensor.detach().reshape(-1)
-    whole = len(flat) // _BLOCK * _BLOCK
-    blocks = [flat[:whole].reshape(-1, _BLOCK), flat[whole:].reshape(1, -1)]
+    line = tensor.detach().reshape(-1)
+    whole = len(line) // _BLOCK * _BLOCK
+    blocks = [line[:whole].reshape(-1, _BLOCK), line[whole:][None]]
     prints = [p for block in blocks if block.numel() for p in row_fingerprints(block).tolist()]
     return combined(str(tensor.dtype), str(list(tensor.shape)), *map(str, prints))
 

@@ -142,7 +142,8 @@ def _run(
     progress: Progress,
 ) -> None:
     device = network.setting.device
-    hold_freed_memory()
+    if device.type == "cpu":
+        hold_freed_memory()
     if source.reads:
         _check_repeatable(source, device)
     before_reading = random_state(device)

@@ -92,7 +92,7 @@ def pull(
     if not len(board.rows):
         return
     tasks = plan(replay.recording, board.rows, board.owners, rules)
-    with replay.opened(api), progress.over(len(board.rows), api) as advance:
+    with replay.opened(api, tasks), progress.over(len(board.rows), api) as advance:
         for task in tasks:
             with without_reduction(replay.network.model), replay.graph(api, task) as graph:
                 for walk in task.walks:

@@ -38,7 +38,8 @@ class RandomState:
             if name == "cpu":
                 torch.set_rng_state(state)
             else:
-                torch.get_device_module(name).set_rng_state(state, torch.device(name))
+                device = torch.device(name)
+                torch.get_device_module(device).set_rng_state(state, *_which(device))
         np.random.set_state(self.numpy)
         random.setstate(self.python)
 
@@ -47,7 +48,7 @@ def random_state(device: torch.device) -> RandomState:
     """Where the streams stand now: the CPU's, and the device's if it is another."""
     streams = {"cpu": torch.get_rng_state()}
     if device.type != "cpu":
-        streams[str(device)] = torch.get_device_module(device).get_rng_state(device)
+        streams[str(device)] = torch.get_device_module(device).get_rng_state(*_which(device))
     return RandomState(streams, np.random.get_state(legacy=True), random.getstate())  # type: ignore[arg-type]
 
 
@@ -59,3 +60,7 @@ def kept_streams(device: torch.device) -> Iterator[None]:
         yield
     finally:
         before.install()
+
+
+def _which(device: torch.device) -> tuple[torch.device, ...]:
+    return () if device.type == "mps" else (device,)  # there is only one of these

@@ -15,6 +15,7 @@ from pullback.inference.fingerprint import row_fingerprints
 from pullback.inference.plan import Task
 from pullback.inference.randomness import kept_streams
 from pullback.inference.recording import Graph, Recording, check_rows
+from pullback.inference.rows import flat
 from pullback.inference.setting import Setting
 from pullback.inference.sources import Source
 from pullback.inference.tree import Layout, flatten
@@ -65,7 +66,7 @@ class Replay:
     coupled: bool
 
     @contextmanager
-    def opened(self, api: str) -> Iterator[None]:
+    def opened(self, api: str, tasks: Sequence[Task]) -> Iterator[None]:
         """Check cheaply what can be checked at once, and give back whatever recomputing moves.
 
         Raises:
@@ -76,13 +77,14 @@ class Replay:
                 f"{api}: run.outputs was written to since infer, so recomputed outputs cannot be "
                 "compared with it. Work on a copy: run.outputs.detach().clone()."
             )
-        self.check_weights(api, self.record.touched())
-        # Autograd's own arithmetic follows the autocast that surrounds it, and must not.
-        plain = torch.autocast(self.network.setting.device.type, enabled=False)
-        with kept_streams(self.network.setting.device), self.record.as_recorded(), plain:
+        # Where nothing is recomputed, nothing but the weights' bits can show a change.
+        walks_kept = any(task.kept for task in tasks)
+        self._check_weights(api, self.record.changed() if walks_kept else self.record.touched())
+        setting = self.network.setting
+        with kept_streams(setting.device), self.record.as_recorded(), setting.without_autocast():
             yield
 
-    def check_weights(self, api: str, changed: Sequence[str]) -> None:
+    def _check_weights(self, api: str, changed: Sequence[str]) -> None:
         """Raise ReplayError naming the weights that changed, if any did."""
         if changed:
             raise ReplayError(
@@ -100,8 +102,6 @@ class Replay:
             CoupledRowsError: they are, but only in the company they were recorded in.
         """
         if task.kept and task.batch is not None and task.batch.graph is not None:
-            # Nothing is recomputed, so nothing but the weights' bits can show a change.
-            self.check_weights(api, self.record.changed())
             yield task.batch.graph
             return
         rows = self.rows_of(task)
@@ -156,7 +156,7 @@ class Replay:
         finite = torch.ones(len(rows), dtype=torch.bool)
         for store in self.recording.outputs:
             taken = store.take(rows)
-            finite &= taken.isfinite().reshape(len(rows), -1).all(1).cpu()
+            finite &= flat(taken).isfinite().all(1).cpu()
         return finite
 
     def _check_inputs(self, api: str, rows: Tensor, values: Sequence[Tensor]) -> None:

@@ -98,12 +98,13 @@ class Recording:
         self.dtypes = [value.dtype for value in values]
         for store, sizes, output in zip(self.outputs, self.sizes, outputs, strict=True):
             store.put(rows, output.detach())
-            sizes[rows] = magnitudes(output.detach()).cpu()
+            sizes[rows] = magnitudes(output.detach())
         self.slot_of[rows] = torch.arange(len(rows))
         self.group_of[rows] = self._groups.setdefault(shapes, len(self._groups))
         self.fingerprints[rows] = fingerprints
-        self.batch_of[rows] = len(self.batches)
+        # Last, so that an interrupt leaves no row that points to a batch which is not there.
         self.batches.append(batch)
+        self.batch_of[rows] = len(self.batches) - 1
 
     def settle(self, *, sized: bool = False) -> None:
         """Make the outputs leaves, once the pass is over; `sized`: as a saved run has them."""

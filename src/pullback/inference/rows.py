@@ -44,6 +44,11 @@ def row_numbers(api: str, rows: Rows, n: int) -> Tensor:
     return index % n
 
 
+def flat(values: Tensor) -> Tensor:
+    """Values [R, ...] as [R, D], also where D is zero, or there is no such axis."""
+    return values.flatten(1) if values.dim() > 1 else values[:, None]
+
+
 class RowValues:
     """One value a row, filled batch by batch; uniform until a row of another shape arrives.
 
@@ -119,7 +124,7 @@ class RowValues:
     def nonzero(self) -> Tensor:
         """Which rows hold something else than zeros, [N] booleans; NaN is not zero."""
         if isinstance(self.value, Tensor):
-            return (self.value != 0).reshape(self.n, -1).any(1).cpu()
+            return flat(self.value != 0).any(1).cpu()
         return torch.tensor([bool((row != 0).any()) for row in self.tensors])
 
 

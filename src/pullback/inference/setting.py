@@ -1,7 +1,7 @@
 """Where and how every batch runs, in the first pass and on recomputing alike."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -31,6 +31,10 @@ class Setting:
             cache_enabled=False,
         ):
             yield
+
+    def without_autocast(self) -> AbstractContextManager[object]:
+        """Autograd's own arithmetic follows the autocast that surrounds it, and must not."""
+        return torch.autocast(self.device.type, enabled=False)
 
     def move(self, values: Sequence[Tensor]) -> list[Tensor]:
         """The values on the device."""

@@ -50,6 +50,7 @@ def save(run: Inference, folder: str | Path) -> None:
         "weights": replay.record.digest,
         "digests": replay.record.digests,
         "modes": replay.record.modes,
+        "moved": replay.record.moved,
         "arguments": {
             "kind": arguments.kind,
             "keys": arguments.keys,
@@ -108,14 +109,15 @@ def load(
             "that infer was given."
         )
     record = ModelRecord(model)
+    record.set_modes(facts["modes"])
     record.settle()
+    record.moved = facts["moved"]
     if record.digest != facts["weights"]:
         raise ModelFileError(
             f"{folder}: the model's weights are not those of the saved run "
             f"({_first_difference(record.digests, facts['digests'])}). Load the checkpoint that "
             "was used then."
         )
-    record.set_modes(facts["modes"])
     replay = Replay(
         Network(model, arguments, setting),
         source,
@@ -135,13 +137,14 @@ def _probe(replay: Replay) -> None:
     first = replay.recording.batches[0]
     whole = replay.coupled or first.random is not None
     rows = first.rows if whole else first.rows[: replay.smallest]
-    with replay.opened("Inference.load"):
-        values = replay.network.setting.move(replay.source.fetch(rows))
-        if first.random is not None:
-            first.random.install()
-        _, layout = replay.network.graph(values, inputs=False)
+    task = Task(rows, (), first if whole else None)
+    with replay.opened("Inference.load", [task]):
+        with replay.record.once_more(), torch.no_grad():
+            values = replay.network.setting.move(replay.source.fetch(rows))
+            if first.random is not None:
+                first.random.install()
+            _, layout = replay.network.outputs(values)
         replay.recording.set_layout(layout)
-        task = Task(rows, (), first if whole else None)
         with replay.graph("Inference.load", task, inputs=False):
             pass
 

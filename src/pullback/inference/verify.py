@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from pullback.inference.rows import flat
 from pullback.inference.setting import Setting
 from pullback.inference.weights import lowest_precision
 
@@ -64,11 +65,11 @@ def _tf32() -> bool:
 
 def magnitudes(values: Tensor) -> Tensor:
     """The largest finite magnitude [R] in each row of values [R, ...]."""
-    flat = _real(values).reshape(len(values), -1)
-    if not flat.shape[1]:
-        return flat.new_zeros(len(flat), dtype=torch.float64)
+    columns = flat(_real(values))
+    if not columns.shape[1]:
+        return torch.zeros(len(columns), dtype=torch.float64)
     # NaN and infinity are compared apart, and must not drown the finite outputs beside them.
-    return flat.nan_to_num(0.0, 0.0, 0.0).abs().amax(1).double()
+    return columns.nan_to_num(0.0, 0.0, 0.0).abs().amax(1).cpu().double()
 
 
 def row_sizes(largest: Tensor) -> Tensor:
@@ -81,16 +82,16 @@ def differences(recomputed: Tensor, recorded: Tensor, sizes: Tensor) -> Tensor:
     """How far each row [R] is off, relative to its size; infinite where NaN or infinity moved."""
     if recomputed.shape != recorded.shape or recomputed.dtype != recorded.dtype:
         return torch.full((len(recorded),), math.inf)
-    recomputed, recorded = _real(recomputed), _real(recorded)
-    if not recorded.is_floating_point():
-        return torch.where((recomputed != recorded).reshape(len(recorded), -1).any(1), math.inf, 0)
-    same = (recomputed == recorded) | (recomputed.isnan() & recorded.isnan())
+    new, old = flat(_real(recomputed)), flat(_real(recorded))
+    if not old.shape[1]:
+        return torch.zeros(len(old), dtype=torch.float64)
+    if not old.is_floating_point():
+        return torch.where((new != old).any(1).cpu(), math.inf, 0.0)
+    same = (new == old) | (new.isnan() & old.isnan())
     # Equal infinities would give NaN below, and a moved one infinity, which is what is wanted.
-    off = torch.where(
-        same, 0.0, (recomputed - recorded).double().abs().nan_to_num(math.inf, math.inf)
-    )
-    largest = off.reshape(len(off), -1).amax(1) if off[0].numel() else off.new_zeros(len(off))
-    return torch.where(largest == 0, largest, largest / sizes.to(largest.device)).cpu()
+    off = torch.where(same, 0.0, (new - old).abs().nan_to_num(math.inf, math.inf))
+    largest = off.amax(1).cpu().double()
+    return torch.where(largest == 0, largest, largest / sizes)
 
 
 def _real(values: Tensor) -> Tensor:

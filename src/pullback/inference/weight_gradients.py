@@ -51,8 +51,9 @@ def backward(
     module = replay.record.module
     weights = [] if module is None else list(module.parameters())
     others = [leaf for leaf in leaves_of(loss) if not any(leaf is output for output in outputs)]
-    with gradients_kept_on_error(chain(weights, others)), replay.opened(API):
-        cotangents = _cotangents(replay.recording, loss)
+    with gradients_kept_on_error(chain(weights, others)):
+        with replay.network.setting.without_autocast():
+            cotangents = _cotangents(replay.recording, loss)
         return _walk(replay, cotangents, rules, progress, inputs)
 
 
@@ -83,9 +84,14 @@ def _walk(
     if not len(request.rows):
         # One row at least: every process of a parallel run has to take part in the reduction.
         request = request_for(replay, cotangents, everything, also=[0])
+    if not bool(recording.done[request.rows].all()):
+        raise InputError(
+            f"{API}: the loss uses rows that were not inferred, since the first pass was "
+            "interrupted. Compute it from run.outputs[run.done]."
+        )
     board = Board([request])
     tasks = plan(recording, board.rows, board.owners, rules)
-    with progress.over(len(board.rows), API) as advance:
+    with replay.opened(API, tasks), progress.over(len(board.rows), API) as advance:
         for task, synchronised in _reducing_once(replay.network.model, tasks):
             with synchronised, replay.graph(API, task, inputs=inputs) as graph:
                 for walk in task.walks:

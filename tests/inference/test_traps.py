@@ -267,6 +267,15 @@ class TestTrap12IndependentOutputs:
         with pytest.raises(UnconnectedInputError, match="not even a zero one"):
             run.gradient_of(0)
 
+    def test_a_detached_output_beside_picks_of_another(self):
+        run = pb.infer(lambda x: (x * 2, x.detach()), torch.randn(N, 3))
+        fine = run.pick([0], lambda y: y[0].sum())
+        lost = run.pick([1], lambda y: y[1].sum())
+        with pytest.raises(UnconnectedInputError, match="do not depend on the inputs"):
+            assert lost.gradients is None
+        del lost
+        assert (fine.gradients == 2).all()
+
     def test_integer(self):
         with pytest.raises(DtypeError, match="argmax has no derivative"):
             pb.infer(lambda x: x.argmax(1), torch.randn(N, 3))

@@ -1,6 +1,7 @@
 """Cotangents on outputs become gradients with respect to inputs, request by request."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,6 +33,14 @@ class Request:
         self.left = len(rows)
 
 
+class Share(NamedTuple):
+    """The part of a walk that serves one request: places in the request, and in the graph."""
+
+    request: Request
+    inside: Tensor
+    slots: Tensor
+
+
 class Board:
     """The requests served together, seen as one list of positions."""
 
@@ -42,39 +51,42 @@ class Board:
         self.owners = torch.repeat_interleave(torch.arange(len(requests)), counts)
         self._starts = counts.cumsum(0) - counts
 
-    def cotangents(self, walk: Walk, outputs: Sequence[Tensor]) -> list[Tensor | None]:
-        """One tensor for each output of a graph, zero where nothing was asked; None if all are."""
-        gathered: list[Tensor | None] = [None] * len(outputs)
-        for request, inside, slots in self._shares(walk):
-            for i, store in enumerate(request.cotangents):
-                if store is None:
-                    continue
-                taken = store.take(inside)
-                if torch.equal(slots, torch.arange(len(outputs[i]))):
-                    gathered[i] = taken
-                    continue
-                if gathered[i] is None:
-                    gathered[i] = torch.zeros_like(outputs[i])
-                gathered[i][slots.to(taken.device)] = taken  # type: ignore[index]
-        return gathered
-
-    def deliver(self, walk: Walk, gradients: Sequence[Tensor]) -> None:
-        """Write the gradients of one walk to the requests they belong to."""
-        for request, inside, slots in self._shares(walk):
-            leading = torch.equal(slots, torch.arange(len(slots)))  # then no copy is needed
-            for store, gradient in zip(request.gradients, gradients, strict=True):
-                mine = gradient[: len(slots)] if leading else gradient[slots.to(gradient.device)]
-                store.put(inside, mine)
-            request.left -= len(inside)
-
-    def _shares(self, walk: Walk) -> list[tuple[Request, Tensor, Tensor]]:
+    def shares(self, walk: Walk) -> list[Share]:
+        """Which requests a walk serves."""
         owners = self.owners[walk.positions]
         shares = []
         for owner in owners.unique().tolist():
             mine = owners == owner
             inside = walk.positions[mine] - self._starts[owner]
-            shares.append((self.requests[owner], inside, walk.slots[mine]))
+            shares.append(Share(self.requests[owner], inside, walk.slots[mine]))
         return shares
+
+
+def gathered_cotangents(shares: Sequence[Share], outputs: Sequence[Tensor]) -> list[Tensor | None]:
+    """One tensor for each output of a graph, zero where nothing was asked; None if all are."""
+    gathered: list[Tensor | None] = [None] * len(outputs)
+    for request, inside, slots in shares:
+        for i, store in enumerate(request.cotangents):
+            if store is None:
+                continue
+            taken = store.take(inside)
+            if torch.equal(slots, torch.arange(len(outputs[i]))):
+                gathered[i] = taken
+                continue
+            if gathered[i] is None:
+                gathered[i] = torch.zeros_like(outputs[i])
+            gathered[i][slots.to(taken.device)] = taken  # type: ignore[index]
+    return gathered
+
+
+def deliver(shares: Sequence[Share], gradients: Sequence[Tensor]) -> None:
+    """Write the gradients of one walk to the requests they belong to."""
+    for request, inside, slots in shares:
+        leading = torch.equal(slots, torch.arange(len(slots)))  # then no copy is needed
+        for store, gradient in zip(request.gradients, gradients, strict=True):
+            mine = gradient[: len(slots)] if leading else gradient[slots.to(gradient.device)]
+            store.put(inside, mine)
+        request.left -= len(inside)
 
 
 def pull(
@@ -97,9 +109,23 @@ def pull(
             with without_reduction(replay.network.model), replay.graph(api, task) as graph:
                 for walk in task.walks:
                     again = task.kept or walk is not task.walks[-1]
-                    cotangents = board.cotangents(walk, graph.outputs)
-                    board.deliver(walk, _input_gradients(api, replay, graph, cotangents, again))
+                    shares = board.shares(walk)
+                    _check_connected(api, shares, graph)
+                    cotangents = gathered_cotangents(shares, graph.outputs)
+                    deliver(shares, _input_gradients(api, replay, graph, cotangents, again))
                     advance(len(walk.positions))
+
+
+def _check_connected(api: str, shares: Sequence[Share], graph: Graph) -> None:
+    """Each request on its own: beside others, zeros would pass for a gradient."""
+    for request, *_ in shares:
+        pairs = zip(request.cotangents, graph.outputs, strict=True)
+        if not any(store is not None and y.requires_grad for store, y in pairs):
+            raise UnconnectedInputError(
+                f"{api}: the outputs that the loss uses do not depend on the inputs: inside the "
+                "network they were detached, computed under no_grad, or made integer (argmax). "
+                "There is no gradient, not even a zero one."
+            )
 
 
 def _input_gradients(
@@ -110,12 +136,6 @@ def _input_gradients(
         for y, c in zip(graph.outputs, cotangents, strict=True)
         if c is not None and y.requires_grad
     ]
-    if not live:
-        raise UnconnectedInputError(
-            f"{api}: the outputs that the loss uses do not depend on the inputs: inside the "
-            "network they were detached, computed under no_grad, or made integer (argmax). There "
-            "is no gradient, not even a zero one."
-        )
     outputs, given = zip(*live, strict=True)
     gradients = torch.autograd.grad(
         outputs, graph.inputs, given, retain_graph=again, allow_unused=True

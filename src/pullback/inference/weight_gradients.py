@@ -24,7 +24,7 @@ from pullback.errors import InputError, UnconnectedInputError
 from pullback.inference.accumulated import answer, request_for
 from pullback.inference.plan import Rules, Task, plan
 from pullback.inference.progress import Progress
-from pullback.inference.pulling import Board
+from pullback.inference.pulling import Board, deliver, gathered_cotangents
 from pullback.inference.recompute import Replay
 from pullback.inference.recording import Graph, Recording
 from pullback.inference.rows import RowValues
@@ -95,9 +95,10 @@ def _walk(
         for task, synchronised in _reducing_once(replay.network.model, tasks):
             with synchronised, replay.graph(API, task, inputs=inputs) as graph:
                 for walk in task.walks:
-                    gradients = _accumulate(graph, board.cotangents(walk, graph.outputs), task)
+                    shares = board.shares(walk)
+                    gradients = _accumulate(graph, gathered_cotangents(shares, graph.outputs), task)
                     if inputs:
-                        board.deliver(walk, gradients)
+                        deliver(shares, gradients)
                     advance(len(walk.positions))
     return answer(replay, request, everything) if inputs else None
 

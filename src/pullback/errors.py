@@ -11,11 +11,12 @@
     │   ├── CoupledRowsError                row i of the output depends on row j of the input
     │   └── ReplayError                     a recomputed row is not the row that was recorded
     ├── LabelError (ValueError)             derivative labels contradict the value labels
-    ├── ActivationError (ValueError)        an activation is not elementwise, or its derivative is wrong
+    ├── ActivationError (ValueError)        an activation that can't be used, or its derivative
     ├── FileError (ValueError)
     │   ├── TableError                      a data file, a row or a cell of it
     │   └── ModelFileError                  a saved model, or a checkpoint
-    └── MissingExtraError (ImportError)     an optional dependency is not installed
+    ├── MissingExtraError (ImportError)     an optional dependency is not installed
+    └── NativeBuildError (RuntimeError)     the native step could not be compiled
 
     PullbackWarning (UserWarning)
     ├── CollapseWarning                     training ended as a constant and was restarted
@@ -79,6 +80,10 @@ class ModelFileError(FileError):
 
 class MissingExtraError(PullbackError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
+
+
+class NativeBuildError(PullbackError, RuntimeError):
+    """The native training step could not be compiled."""
 
 
 class PullbackWarning(UserWarning):

@@ -8,7 +8,7 @@ import copy
 import gc
 import weakref
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -156,6 +156,8 @@ def test_rows_that_depend_on_their_batch_are_noticed_without_a_batch_norm():
     run = pb.infer(centred, x, batch_size=16)
     with pytest.raises(CoupledRowsError, match=r"whole batch.*coupled='batch'"):
         run.gradient_of(0, rows=range(8))
+    with pytest.raises(CoupledRowsError, match="coupled='batch'"):
+        run.gradient_of(0)  # also where all of a batch is asked for
     coupled = pb.infer(centred, x, batch_size=16, coupled="batch")
     want, _ = by_one_graph(centred, x, lambda y: y[:8, 0].sum())
     assert_rows_close(coupled.gradient_of(0, rows=range(8)), want[:8], TIGHT)
@@ -258,7 +260,8 @@ def test_the_same_gradient_as_a_larger_batch(net_and_x):
 def test_batches_of_one_are_recomputed_in_larger_ones(net_and_x):
     """GradCache/30: training is slow with a chunk size of one."""
     net, x = net_and_x
-    run = pb.infer(net, x, batch_size=16)
+    run = pb.infer(net, x, batch_size=1)
+    run._rules = replace(run._rules, batch_size=16)
     picks = [run.pick(i, torch.sum) for i in range(N)]
     calls = []
     net.register_forward_hook(lambda *_: calls.append(1))

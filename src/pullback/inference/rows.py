@@ -106,10 +106,6 @@ class RowValues:
         assert self.value is not None
         return [self.value[row].detach().clone() for row in rows.tolist()]
 
-    def zeros(self, rows: Tensor) -> Tensor:
-        """Zeros in the shape of `take`."""
-        return torch.zeros_like(self.take(rows))
-
     def gradients(self) -> "RowValues | None":
         """What losses left in .grad of the values; None if none reached them."""
         grads = [tensor.grad for tensor in self.tensors]

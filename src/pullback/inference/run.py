@@ -36,9 +36,6 @@ class Inference:
 
     Calls of forward (and of hooks on it): one for each batch of the first pass, and one for each
     batch recomputed; backward hooks run once for each batch walked.
-
-    Attributes:
-        interrupted: the first pass was stopped; `done` says which rows are there.
     """
 
     def __init__(

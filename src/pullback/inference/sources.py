@@ -1,6 +1,6 @@
 """What `inputs` may be, and which reader stands behind it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from pullback.errors import InputError
-from pullback.inference.arguments import Arguments, Values, read_arguments
+from pullback.inference.arguments import Arguments, read_arguments
 from pullback.inference.arrays import ArraySource, Batch
 from pullback.inference.datasets import ItemSource, LoaderSource
 
@@ -34,7 +34,7 @@ class Source(Protocol):
 
     def __len__(self) -> int: ...
 
-    def batches(self, batch_size: int) -> Any: ...  # noqa: D102
+    def batches(self, batch_size: int) -> Iterator[Batch]: ...  # noqa: D102
 
     def fetch(self, rows: Tensor) -> list[Tensor]: ...  # noqa: D102
 
@@ -62,5 +62,3 @@ def open_source(inputs: Any, unpack: Callable[[Any], Any] | None) -> Source:
 def _as_is(item: Any) -> Any:
     return item
 
-
-__all__ = ["Batch", "Source", "Values", "open_source"]

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from tests.inference.cases import CASES
 
 import pullback.inference as pb
 from pullback.errors import CoupledRowsError
 from pullback.inference.plan import plan
-from tests.inference.cases import CASES
 
 
 def tasks_of(run, rows, owners=None):
@@ -49,9 +49,15 @@ def test_no_batch_is_recomputed_in_its_old_company(run):
 @pytest.mark.parametrize("n", [2, 3, 8, 12, 16, 32])
 def test_coupling_is_found_whatever_is_asked_for(n):
     x = torch.randn(n, 3, dtype=torch.float64)
-    run = pb.infer(lambda x: x.square() - x.mean(0), x, batch_size=16)
+
+    def centred(x):
+        return x.square() - x.mean(0)
+
+    run = pb.infer(centred, x, batch_size=16)
     with pytest.raises(CoupledRowsError):
         run.gradient_of(0)
+    with pytest.raises(CoupledRowsError, match="infer: recomputed outputs differ"):
+        pb.infer(centred, x, batch_size=16, keep=10**9)
 
 
 def test_repeated_rows_of_a_random_batch_take_a_walk_each():

@@ -11,6 +11,7 @@ from pullback.inference.arguments import Key
 from pullback.inference.fingerprint import row_fingerprints
 from pullback.inference.heap import hold_freed_memory
 from pullback.inference.keep import KeepBudget
+from pullback.inference.plan import Task
 from pullback.inference.progress import Progress, Report
 from pullback.inference.randomness import RandomState, kept_streams, random_state
 from pullback.inference.recompute import Network, Replay
@@ -130,7 +131,9 @@ def infer(
             f"{[str(tensor.dtype) for tensor in recording.tensors]}: an argmax has no derivative. "
             "Return the scores themselves, and take the argmax of run.outputs."
         )
-    return finished()
+    run = finished()
+    _check_company(run._replay)
+    return run
 
 
 def _run(
@@ -175,6 +178,19 @@ def _forward(
 
 def _drawn(before: RandomState, after: RandomState) -> RandomState | None:
     return None if before.same_as(after) else before
+
+
+def _check_company(replay: Replay) -> None:
+    """Run some rows of a kept graph in other company: nothing else compares what is kept.
+
+    Raises:
+        CoupledRowsError: they come out differently.
+    """
+    for batch in replay.recording.batches:
+        if batch.graph is not None and batch.random is None and len(batch.rows) > 1:
+            task = Task(batch.rows[: len(batch.rows) // 2][: replay.smallest], ())
+            with replay.opened("infer", [task]), replay.graph("infer", task, inputs=False):
+                return
 
 
 _AUGMENTS = (

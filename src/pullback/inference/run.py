@@ -35,7 +35,8 @@ class Inference:
     Made by `infer`.
 
     Calls of forward (and of hooks on it): one for each batch of the first pass, and one for each
-    batch recomputed; backward hooks run once for each batch walked.
+    batch recomputed (and one more if graphs are kept); backward hooks run once for each batch
+    walked.
     """
 
     def __init__(

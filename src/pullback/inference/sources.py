@@ -61,4 +61,3 @@ def open_source(inputs: Any, unpack: Callable[[Any], Any] | None) -> Source:
 
 def _as_is(item: Any) -> Any:
     return item
-

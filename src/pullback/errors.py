@@ -21,8 +21,7 @@
     PullbackWarning (UserWarning)
     ├── CollapseWarning                     training ended as a constant and was restarted
     ├── PiecewiseLinearWarning              a derivative loss cannot train this activation
-    ├── LabelWarning                        derivative labels look inconsistent with the values
-    └── DomainWarning                       inputs lie outside what the model was trained on
+    └── LabelWarning                        derivative labels look inconsistent with the values
 """
 
 
@@ -100,7 +99,3 @@ class PiecewiseLinearWarning(PullbackWarning):
 
 class LabelWarning(PullbackWarning):
     """Derivative labels look inconsistent with the value labels."""
-
-
-class DomainWarning(PullbackWarning):
-    """Inputs lie outside the data that the model was trained on."""

@@ -16,14 +16,12 @@ from pullback import Columns, DifferentialRegressor
 from pullback.errors import (
     ActivationError,
     CoupledRowsError,
-    DomainWarning,
     InputError,
     LabelError,
     LabelWarning,
     PullbackError,
     ShapeError,
 )
-from pullback.learning.regressor import warn_outside
 
 X, Y, DYDX = field()
 FRESH, FRESH_Y, FRESH_DYDX = field(200, seed=9)
@@ -419,12 +417,8 @@ class TestLabelCheck:
 
 class TestDomain:
     def test_rows_outside_are_flagged(self, fitted):
-        inside = np.array([[0.0, 0.0]])
-
         assert not fitted.domain_.outside(X).any()
-        assert not warn_outside(fitted, inside).any()
-        with pytest.warns(DomainWarning, match="1 of 2 rows lie outside the training data"):
-            assert warn_outside(fitted, np.array([[0.0, 0.0], [9.0, 0.0]])).tolist() == [0, 1]
+        assert fitted.domain_.outside(np.array([[0.0, 0.0], [9.0, 0.0]])).tolist() == [0, 1]
 
 
 class TestModules:

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from pullback.errors import DomainWarning, InputError, LabelError, LabelWarning, ShapeError
+from pullback.errors import InputError, LabelError, LabelWarning, ShapeError
 from pullback.learning.activations import Elementwise
 from pullback.learning.arrays import Labels, as_inputs, as_labels, like_input
 from pullback.learning.columns import Columns
@@ -356,18 +356,6 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def warn_outside(model: DifferentialRegressor, X: Any) -> NDArray[np.bool_]:
-    """Rows outside the training domain, [N]; a `DomainWarning` if there are any."""
-    outside = model.domain_.outside(np.asarray(X, float))
-    if outside.any():
-        warnings.warn(
-            f"{int(outside.sum())} of {len(outside)} rows lie outside the training data",
-            DomainWarning,
-            stacklevel=2,
-        )
-    return outside
 
 
 def _columns(labels: Labels) -> Columns:

@@ -17,6 +17,7 @@ from pullback.learning.data import DifferentialData
 from pullback.learning.fit import Checkpoint, fit
 from pullback.learning.history import History
 from pullback.learning.loss import FLOOR, DifferentialLoss
+from pullback.learning.native.build import why_not
 from pullback.learning.native.kernel import is_possible
 from pullback.learning.native.stepper import NativeAdamStepper
 from pullback.learning.networks import Twin
@@ -138,6 +139,8 @@ def _with_restarts(
     """Train; if the result is a constant or not finite, again, new weights, half the rate."""
     tries: list[tuple[float, Twin, History, int]] = []
     told = [recipe.reason]
+    if why_not():
+        told.append(f"the compiled step is not there, torch's operations were used: {why_not()}")
     for attempt in range(options.restarts + 1):
         slower = replace(recipe, learning_rate=recipe.learning_rate / 2**attempt)
         history = History(recipe.optimizer, events=list(told))

@@ -1,6 +1,6 @@
 """State that is switched is given back, also after an exception: one context manager each."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -27,17 +27,23 @@ def kept_rng(*devices: torch.device) -> Iterator[None]:
 @contextmanager
 def kept_buffers(f: Callable[..., object]) -> Iterator[None]:
     """Give every buffer of `f`, if it is a module, its values back (running statistics)."""
-    buffers = list(f.buffers()) if isinstance(f, nn.Module) else []
-    saved = [buffer.detach().clone() for buffer in buffers]
+    parts = list(f.modules()) if isinstance(f, nn.Module) else []
+    saved = [
+        (part, name, buffer, buffer.detach().clone())
+        for part in parts
+        for name, buffer in part.named_buffers(recurse=False)
+    ]
     try:
         yield
     finally:
         with torch.no_grad():
-            for buffer, values in zip(buffers, saved, strict=True):
+            for part, name, buffer, values in saved:
                 # Compared first: writing back equal values would bump the version counter,
                 # and a graph that saved the buffer would then refuse its backward.
                 if not torch.equal(buffer, values):
                     buffer.copy_(values)
+                if getattr(part, name) is not buffer:  # forward put another tensor in its place
+                    setattr(part, name, buffer)
 
 
 @contextmanager
@@ -67,3 +73,18 @@ def thread_count(threads: int | None) -> Iterator[None]:
 def devices_of(*tensors: Tensor) -> tuple[torch.device, ...]:
     """The distinct devices that tensors lie on, in order of first sight."""
     return tuple(dict.fromkeys(tensor.device for tensor in tensors))
+
+
+@contextmanager
+def gradients_kept_on_error(tensors: Iterable[Tensor]) -> Iterator[None]:
+    """Give .grad of each tensor back as it was, if the body raises."""
+    saved = [(t, t.grad, None if t.grad is None else t.grad.clone()) for t in tensors]
+    try:
+        yield
+    except BaseException:
+        for tensor, grad, values in saved:
+            if grad is not None and values is not None:
+                # In place: the caller, an optimizer or a reducer may hold this very tensor.
+                grad.copy_(values)
+            tensor.grad = grad
+        raise

@@ -42,6 +42,26 @@ def pull_through_tanh(g: Tensor, a: Tensor) -> Tensor:
     return torch.ops.aten.tanh_backward(g, a)
 
 
+def saved_bytes(outputs: Sequence[Tensor]) -> int:
+    """Bytes of the tensors that the graph of outputs saved for its backward, leaves left out.
+
+    Reads the `_saved_*` attributes of the nodes (and `saved_tensors` of custom functions): shown in
+    torch's tutorials, promised nowhere. Hooks on saved tensors would tell the same, but can make a
+    graph keep itself alive.
+    """
+    leaves = {leaf.untyped_storage().data_ptr() for y in outputs for leaf in leaves_of(y)}
+    held: dict[int, int] = {}
+    for node in _nodes_of(outputs):
+        names = [name for name in dir(node) if name.startswith("_saved_")]
+        values = [getattr(node, name) for name in [*names, "saved_tensors"] if hasattr(node, name)]
+        for value in values:
+            for tensor in value if isinstance(value, tuple) else (value,):
+                if isinstance(tensor, Tensor):
+                    storage = tensor.untyped_storage()
+                    held[storage.data_ptr()] = storage.nbytes()
+    return sum(size for pointer, size in held.items() if pointer not in leaves)
+
+
 def _nodes_of(tensors: Sequence[Tensor]) -> Iterator[Node]:
     """All nodes of a graph, each once; iterative, since graphs run deep."""
     seen = {tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None}

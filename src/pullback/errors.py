@@ -8,7 +8,8 @@
     │   └── DtypeError (TypeError)          an integer tensor where a derivative is asked for
     ├── GradientError (RuntimeError)        only running the function shows it
     │   ├── UnconnectedInputError           the output does not depend on the input
-    │   └── CoupledRowsError                row i of the output depends on row j of the input
+    │   ├── CoupledRowsError                row i of the output depends on row j of the input
+    │   └── ReplayError                     a recomputed row is not the row that was recorded
     ├── LabelError (ValueError)             derivative labels contradict the value labels
     ├── ActivationError (ValueError)        an activation that can't be used, or its derivative
     ├── FileError (ValueError)
@@ -50,6 +51,10 @@ class UnconnectedInputError(GradientError):
 
 class CoupledRowsError(GradientError):
     """Row i of the output depends on row j of the input."""
+
+
+class ReplayError(GradientError):
+    """Rows that were inferred can no longer be recomputed as they were recorded."""
 
 
 class LabelError(PullbackError, ValueError):

@@ -11,6 +11,7 @@
     │   └── CoupledRowsError                row i of the output depends on row j of the input
     ├── LabelError (ValueError)             derivative labels contradict the value labels
     ├── ActivationError (ValueError)        an activation is not elementwise, or its derivative is wrong
+    ├── GraphFaultError (RuntimeError)      the doctor found what it was told to raise on
     ├── FileError (ValueError)
     │   ├── TableError                      a data file, a row or a cell of it
     │   └── ModelFileError                  a saved model, or a checkpoint
@@ -58,6 +59,10 @@ class LabelError(PullbackError, ValueError):
 
 class ActivationError(PullbackError, ValueError):
     """An activation is not elementwise, or its given derivative is wrong."""
+
+
+class GraphFaultError(PullbackError, RuntimeError):
+    """The doctor found a fault as grave as it was told to raise on."""
 
 
 class FileError(PullbackError, ValueError):

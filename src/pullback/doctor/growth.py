@@ -1,0 +1,88 @@
+"""What tensors with an old graph are still held, and whether it grows."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+
+from pullback.doctor import _torch
+from pullback.doctor.owners import Held, rank
+from pullback.doctor.walk import walk
+
+NODE_BYTES = 750  # measured: about 0.75 KiB a node, whatever the width
+_LIMIT = 4000
+
+
+class Sample(NamedTuple):
+    """How much one holder kept at one moment."""
+
+    turn: int
+    length: int
+    nodes: int
+    live: int
+
+
+def containers_of(path: str, lengths: dict[str, int]) -> list[str]:
+    """Containers around a path, the outermost first."""
+    return [
+        path[:at] for at, letter in enumerate(path) if letter == "[" and path[:at] in lengths
+    ]
+
+
+class Growth:
+    """Samples by holder: a container, or the variable itself."""
+
+    def __init__(self) -> None:
+        self.samples: dict[str, list[Sample]] = {}
+        self.scalars: dict[str, bool] = {}
+
+    def sample(self, held: Held, before: int, turn: int) -> None:
+        """Measure every holder of tensors whose graph is older than `before`."""
+        groups: dict[str, list[object]] = {}
+        for path, tensor in held.tensors:
+            if tensor.grad_fn is None or _torch.sequence_of(tensor.grad_fn) >= before:
+                continue
+            outer = containers_of(path, held.lengths)
+            for holder in outer or [path]:
+                groups.setdefault(holder, []).append(tensor.grad_fn)
+                self.scalars[holder] = tensor.dim() == 0
+        parameters = {t.data_ptr() for _, t in held.tensors if t.is_leaf and t.requires_grad}
+        for holder, nodes in groups.items():
+            count, live = _size(nodes, parameters)
+            series = self.samples.setdefault(holder, [])
+            if not series or series[-1].turn != turn:
+                series.append(Sample(turn, held.lengths.get(holder, 0), count, live))
+
+    def growing(self) -> list[tuple[str, bool, list[Sample]]]:
+        """Holders that grew three times in a row: path, whether a container, samples."""
+        found: list[tuple[str, bool, list[Sample]]] = []
+        seen = set()
+        for path in sorted(self.samples, key=rank):
+            series = self.samples[path][-3:]
+            nodes = [s.nodes for s in series]
+            grew = len(series) == 3 and nodes[0] < nodes[1] < nodes[2]
+            key = tuple(series)
+            if not grew or key in seen or any(path.startswith(other + "[") for other, *_ in found):
+                continue
+            seen.add(key)
+            lengths = [s.length for s in series]
+            found.append((path, lengths[0] < lengths[1] < lengths[2], series))
+        return found
+
+
+def rate(series: list[Sample]) -> tuple[float, float]:
+    """KiB a pass, and live bytes of activations a pass."""
+    first, last = series[0], series[-1]
+    turns = max(last.turn - first.turn, 1)
+    live = (last.live - first.live) / turns
+    return ((last.nodes - first.nodes) * NODE_BYTES / turns + live) / 1024, live
+
+
+def _size(nodes: Iterable[object], parameters: set[int]) -> tuple[int, int]:
+    found = walk(nodes, limit=_LIMIT)
+    storages: dict[int, int] = {}
+    for node in found.nodes:
+        for tensor in _torch.saved_state(node)[1]:
+            if tensor.layout is torch.strided and tensor.data_ptr() not in parameters:
+                storages[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+    return len(found.nodes), sum(storages.values())

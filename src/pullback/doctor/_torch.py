@@ -1,5 +1,6 @@
 """Every private or version-bound torch call of the doctor, with its reason and its fallback."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,6 +40,10 @@ def _no_sequence() -> int:
 
 # What the next node made in this thread will be numbered. Read without making a node.
 next_sequence: Callable[[], int] = getattr(torch._C._autograd, "_get_sequence_nr", _no_sequence)
+
+
+# While the doctor itself reads tensors, no operation watch (ours or the user's) should hear of it.
+unheard = getattr(torch._C, "DisableTorchFunction", contextlib.nullcontext)
 
 
 def current_gate() -> Callable[..., Any]:

@@ -67,12 +67,13 @@ def make_carrier(
         # Nobody thinks of the rows of `out` as tensors of their own.
         inner = node.next_functions[0]
         if here.paths_of(*inner) and _torch.sequence_of(inner[0]) < _torch.LEAF:
-            node, number = inner
+            (node, number), consumer = inner, node
     sequence = _torch.sequence_of(node)
     now = here.paths_of(node, number)
-    then = [p for t in record.turns for p in t.names.get((sequence, number), ())]
+    seen = [(t, p) for t in record.turns for p in t.names.get((sequence, number), ())]
+    then = [path for _, path in seen]
     path = path or _best(now, then)
-    binding = _binding(now, then)
+    binding = _binding(now, [path for turn, path in seen if turn is not record.turn])
     if not path:
         # Still held, by something that no variable leads to: a cache, a property.
         path, binding = search_everywhere(node, number) or "", "same"

@@ -20,6 +20,8 @@ from pullback.doctor.terms import split, terms_of
 from pullback.doctor.unused import Unused
 from pullback.doctor.walk import Walk
 
+_MOST_TICKS = 40  # looks at what an evaluation holds; layers of one batch may share a line
+
 
 class Examination:
     """What is noticed while the first passes are looked at closely.
@@ -39,7 +41,6 @@ class Examination:
         self.active = True
         self.evaluating = False
         self.parameters: dict[int, str] = {}
-        self.writes: dict[int, Site] = {}
         self._turn = Turn(0, 0)
         self._sums: set[int] = set()
         self._reached: dict[int, set[int]] = {}
@@ -66,7 +67,6 @@ class Examination:
     ) -> None:
         """See one operation that has run."""
         if kind in ("in-place", "detach_") and args and isinstance(args[0], Tensor):
-            self.writes[args[0].data_ptr()] = site
             cut = self.cuts.cut_of(args[0])
             if cut is not None and cut.kind == "data" and cut.leaf and end > start:
                 self.events.add(Event("update-through-data", site), self._turn.number)
@@ -79,9 +79,10 @@ class Examination:
         self._evaluated.append(start)
         if self._first_line is None:
             self._first_line = site
-        elif site == self._first_line and self._tick < 6:
+        elif site == self._first_line and self._tick < _MOST_TICKS:
             self._tick += 1
-            self.evaluation.sample(held(user_frames(frame)), start, self._tick)
+            here = held(user_frames(frame))
+            self.evaluation.sample(here, start, self._tick, repeats=False)
 
     def switched(self, training: bool) -> None:
         """A module went to training or to evaluation."""

@@ -11,6 +11,7 @@ from pullback.doctor.examination import Examination
 from pullback.doctor.lines import Lines
 from pullback.doctor.owners import Held, rank
 from pullback.doctor.records import Backward, Cut, Failure
+from pullback.doctor.sites import Site
 from pullback.doctor.walk import walk
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def diagnose_failure(
     record: "ThreadRecord",
     lines: Lines,
     examination: Examination,
+    writes: dict[int, Site],
     *,
     full: bool,
 ) -> Failure | None:
@@ -40,7 +42,7 @@ def diagnose_failure(
     if "second time" in message or "have already been freed" in message:
         return _freed(call, here, record, lines, common)
     if "modified by an inplace operation" in message:
-        return _modified(call, here, record, lines, examination, common)
+        return _modified(call, here, record, lines, writes, common)
     if "does not require grad" in message:
         return _disconnected(call, here, examination, common)
     return None
@@ -78,7 +80,7 @@ def _freed(
         for edge, trip in edges[:_MOST_CARRIERS]
     ]
     # A named carrier tells more than an unnamed one; a list that grows explains all its items.
-    carriers.sort(key=lambda c: (not c.path, c.lengths is None, c.binding != "same"))
+    carriers.sort(key=lambda c: (not c.path, c.lengths is None, c.binding != "same", rank(c.path)[1], c.path))
     recomputed = any("Checkpoint" in node.name() for node in call.found.nodes)
     return Failure("freed", carriers=tuple(carriers), recomputed=recomputed, **common)
 
@@ -88,7 +90,7 @@ def _modified(
     here: Held,
     record: "ThreadRecord",
     lines: Lines,
-    examination: Examination,
+    writes: dict[int, Site],
     common: dict[str, Any],
 ) -> Failure:
     everything = walk([node for node, _ in call.roots])
@@ -99,7 +101,7 @@ def _modified(
         path, kind = _owner_by_storage(tensor, node, here)
         made = lines.of(sequence)
         turn = bisect_right(record.starts, sequence) - 1
-        writer = examination.writes.get(tensor.data_ptr())
+        writer = writes.get(tensor.data_ptr())
         if kind == "parameter" and record.steps:
             writer = record.steps[-1]
         trip = record.backwards[-1] if record.backwards else None

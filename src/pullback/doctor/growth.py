@@ -1,13 +1,12 @@
 """What tensors with an old graph are still held, and whether it grows."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from pullback.doctor import _torch
 from pullback.doctor.owners import Held, rank
-from pullback.doctor.walk import walk
+from pullback.doctor.walk import Walk, walk
 
 NODE_BYTES = 750  # measured: about 0.75 KiB a node, whatever the width
 _LIMIT = 4000
@@ -36,11 +35,18 @@ class Growth:
         self.samples: dict[str, list[Sample]] = {}
         self.scalars: dict[str, bool] = {}
 
-    def sample(self, held: Held, before: int, turn: int) -> None:
-        """Measure every holder of tensors whose graph is older than `before`."""
-        groups: dict[str, list[object]] = {}
+    def sample(self, held: Held, before: int, turn: int, *, repeats: bool = True) -> None:
+        """Measure every holder of tensors whose graph reaches back to before `before`.
+
+        Args:
+            held: what variables lead to now.
+            before: sequence number at which the pass began.
+            turn: number of the sample; a holder is measured once for each.
+            repeats: whether to keep a measurement equal to the last one.
+        """
+        groups: dict[str, list[Any]] = {}
         for path, tensor in held.tensors:
-            if tensor.grad_fn is None or _torch.sequence_of(tensor.grad_fn) >= before:
+            if tensor.grad_fn is None:
                 continue
             outer = containers_of(path, held.lengths)
             for holder in outer or [path]:
@@ -48,10 +54,16 @@ class Growth:
                 self.scalars[holder] = tensor.dim() == 0
         parameters = {t.data_ptr() for _, t in held.tensors if t.is_leaf and t.requires_grad}
         for holder, nodes in groups.items():
-            count, live = _size(nodes, parameters)
+            found = walk(nodes, limit=_LIMIT)
+            if not any(sequence < before for sequence in found.nodes.values()):
+                continue
+            sample = Sample(
+                turn, held.lengths.get(holder, 0), len(found.nodes), _live(found, parameters)
+            )
             series = self.samples.setdefault(holder, [])
-            if not series or series[-1].turn != turn:
-                series.append(Sample(turn, held.lengths.get(holder, 0), count, live))
+            same = bool(series) and series[-1][1:] == sample[1:]
+            if (not series or series[-1].turn != turn) and (repeats or not same):
+                series.append(sample)
 
     def growing(self) -> list[tuple[str, bool, list[Sample]]]:
         """Holders that grew three times in a row: path, whether a container, samples."""
@@ -78,11 +90,10 @@ def rate(series: list[Sample]) -> tuple[float, float]:
     return ((last.nodes - first.nodes) * NODE_BYTES / turns + live) / 1024, live
 
 
-def _size(nodes: Iterable[object], parameters: set[int]) -> tuple[int, int]:
-    found = walk(nodes, limit=_LIMIT)
+def _live(found: Walk, parameters: set[int]) -> int:
     storages: dict[int, int] = {}
     for node in found.nodes:
         for tensor in _torch.saved_state(node)[1]:
             if tensor.layout is torch.strided and tensor.data_ptr() not in parameters:
                 storages[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
-    return len(found.nodes), sum(storages.values())
+    return sum(storages.values())

@@ -17,6 +17,7 @@ _DATA = Tensor.data.__get__  # type: ignore[attr-defined]
 _READS = {"item", "tolist", "numpy", "__float__", "__int__", "__bool__", "__format__", "__repr__"}
 _COMPARISONS = {"gt", "ge", "lt", "le", "__gt__", "__ge__", "__lt__", "__le__", "sign", "heaviside"}
 _SUMS = {"add", "__add__", "__radd__", "__iadd__", "add_", "sub", "__sub__", "__rsub__", "rsub"}
+_MOST_WRITES = 10_000
 _SUMS |= {"stack", "cat", "sum", "mean"}
 
 
@@ -55,6 +56,7 @@ class OperationWatch(TorchFunctionMode):
         self.examination = examination
         self.site = site
         self.broken = ""
+        self.writes: dict[int, Site] = {}
         self._last = _torch.next_sequence()
         self._kinds: dict[Any, str] = {}
 
@@ -65,6 +67,8 @@ class OperationWatch(TorchFunctionMode):
         if self.examination.active and getattr(func, "__name__", "") == "detach_":
             self.examination.cuts.about_to_detach(args[0])
         result = func(*args, **kwargs) if kwargs else func(*args)
+        if args and result is args[0] and isinstance(result, Tensor):
+            self._wrote(func, result)
         now = _torch.next_sequence()
         if now == self._last and not self.examination.active:
             return result
@@ -74,6 +78,13 @@ class OperationWatch(TorchFunctionMode):
             except Exception as error:
                 self.broken = f"operation: {type(error).__name__}: {error}"
         return result
+
+    def _wrote(self, func: Any, result: Tensor) -> None:
+        name = getattr(func, "__name__", "")
+        if (name.endswith("_") and not name.endswith("__")) or name.startswith("__i"):
+            if len(self.writes) > _MOST_WRITES:
+                self.writes.clear()
+            self.writes[result.data_ptr()] = self.site(user_frame(caller()))
 
     def _note(self, func: Any, args: Any, kwargs: Any, result: Any, now: int) -> None:
         frame = caller()

@@ -60,7 +60,8 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
         if self.broken:
             return None
         try:
-            return method(self, *arguments)
+            with _torch.unheard():
+                return method(self, *arguments)
         except Exception as error:
             self.broken = f"{method.__name__}: {type(error).__name__}: {error}"
             return None
@@ -155,13 +156,13 @@ class Recorder:
             leaves=leaves if examined else frozenset(),
             consumers=tuple(sorted({edge.consumer.name() for edge in found.below})),
         )
+        record.inside = True  # also the doctor's own backwards are not looked at
         if examined:
             here = held(user_frames(frame))
             record.turn.names.update(here.names())
             record.turn.lengths = here.lengths
             if self._is_home():
                 self.examination.backward(backward, found, roots, here, record.turn)
-        record.inside = True
         return Call(backward, found, roots, outputs, frame)
 
     def _examines(self, record: ThreadRecord) -> bool:
@@ -204,7 +205,14 @@ class Recorder:
     def _diagnose(self, call: Call, error: RuntimeError) -> None:
         here: Held = held(user_frames(call.frame), budget=50_000)
         failure = diagnose_failure(
-            str(error), call, here, self.record, self.lines, self.examination, full=self.full
+            str(error),
+            call,
+            here,
+            self.record,
+            self.lines,
+            self.examination,
+            self.watch.writes if self.watch is not None else {},
+            full=self.full,
         )
         if failure is None:
             return

@@ -189,16 +189,20 @@ class Recorder:
         record.inside = False
         record.backwards.append(call.backward)
         record.turn.backwards.append(call.backward)
-        record.end = _torch.next_sequence()
+        end = _torch.next_sequence()
+        if call.backward.closes:
+            record.end = end
         if self._is_home():
             if call.backward.create:
-                self.lines.add(record.end, call.backward.site)
+                self.lines.add(end, call.backward.site)
             self.examination.ran(call.backward, gradients)
 
     def failed(self, call: Call | None, error: BaseException) -> None:
         """Diagnose an engine that raised, and hang the findings on the exception."""
+        if call is None:
+            return
         self.record.inside = False
-        if call is not None and isinstance(error, RuntimeError):
+        if isinstance(error, RuntimeError):
             self._diagnose(call, error)
 
     @_guarded

@@ -41,6 +41,11 @@ class Backward:
         return not self.retain
 
     @property
+    def closes(self) -> bool:
+        """Whether a pass may end here; a gradient whose graph is kept is only half way."""
+        return not (self.of_grad and self.retain)
+
+    @property
     def call(self) -> str:
         """How the call is written."""
         return "autograd.grad()" if self.of_grad else "backward()"

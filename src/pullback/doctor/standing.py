@@ -39,7 +39,8 @@ class Standing:
             self.backwards.append(backward)
             for old in backward.under:
                 self._old.setdefault(old, []).append(backward)
-        self.end = _torch.next_sequence()
+        if backward.closes:
+            self.end = _torch.next_sequence()
 
     def take(self) -> frozenset[int]:
         """Every node reached so far, new or old."""

@@ -1,12 +1,13 @@
 """Every private or version-bound torch call of the doctor, with its reason and its fallback."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 import torch.autograd
 from torch import Tensor
+from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 # AccumulateGrad nodes carry the largest unsigned number, so leaves drop out of any comparison.
 LEAF = 2**63
@@ -169,3 +170,24 @@ def is_scalar(node: Any, number: int) -> bool:
     """Whether an output of a node has no dimensions, as far as torch tells."""
     metadata = getattr(node, "_input_metadata", None)
     return bool(metadata) and number < len(metadata) and len(metadata[number].shape) == 0
+
+
+@contextlib.contextmanager
+def without_modes(kind: type[TorchFunctionMode]) -> Iterator[None]:
+    """Take the modes of one class off this thread's stack, and put the stack back as it was.
+
+    torch.compile would trace into a mode that is on the stack.
+    """
+    stack: list[TorchFunctionMode] = []
+    while torch._C._len_torch_function_stack():
+        stack.append(_pop_mode())
+    others = [mode for mode in stack if not isinstance(mode, kind)]
+    for mode in reversed(others):
+        _push_mode(mode)
+    try:
+        yield
+    finally:
+        for _ in others:
+            _pop_mode()
+        for mode in reversed(stack):
+            _push_mode(mode)

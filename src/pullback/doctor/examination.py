@@ -148,7 +148,7 @@ class Examination:
                 v.dim() <= 1 for v in own.values()
             ):
                 names = tuple(sorted(self.parameters.get(id(v), "a bias") for v in biases))
-                event = Event("blind", gates[0].cut.site, path="by hand", detail=names)
+                event = Event("blind", gates[0].cut.site, path="labels", detail=names)
                 self.events.add(event, backward.turn, tensors=len(biases))
 
     def _measure(self, term: Any, backward: Backward) -> None:
@@ -163,7 +163,8 @@ class Examination:
         ]
         if zero:
             site = self.lines.of(_torch.sequence_of(term.node)) or backward.site
-            event = Event("blind", site, detail=tuple(sorted(zero)))
+            path = "labels" if term.matches_labels else "penalty"
+            event = Event("blind", site, path=path, detail=tuple(sorted(zero)))
             self.events.add(event, backward.turn, tensors=len(zero))
 
     def _look_at_leaves(self, found: Walk, backward: Backward) -> None:

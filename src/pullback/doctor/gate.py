@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from pullback.doctor import _torch
+from pullback.doctor.compiled import patch_compile
 
 
 class Watcher(Protocol):
@@ -78,6 +79,7 @@ def _patch() -> None:
     _undo.append(restore_engine)
     _undo.append(register_optimizer_step_post_hook(_stepped).remove)
     _patch_train()
+    _undo.append(patch_compile())
 
 
 def _stepped(optimizer: Optimizer, *_: Any) -> None:

@@ -130,7 +130,7 @@ def _of_module(path: str, module: nn.Module) -> Iterator[tuple[str, Any]]:
         if name in ("_parameters", "_buffers", "_modules"):
             for inner, part in list(value.items()):
                 yield f"{path}.{inner}", part
-        elif name.endswith("_hooks"):
+        elif name.endswith("_hooks") and isinstance(value, dict):
             for hook in list(value.values()):
                 yield path, hook
         elif not name.startswith("_forward") and not name.startswith("_backward"):

@@ -9,6 +9,9 @@ from pullback.doctor.walk import walk
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div", "Neg", "Stack", "Cat", "Select", "Unsqueeze", "ToCopy")
 # Derivatives of the derivative of a piecewise-linear activation: zero wherever they are defined.
 _BLIND = ("ThresholdBackwardBackward", "LeakyReluBackwardBackward", "HardtanhBackwardBackward")
+# What compares a derivative with its label; a norm below it makes it a penalty instead.
+_COMPARES = ("Sub", "MseLoss", "SmoothL1Loss", "HuberLoss", "L1Loss")
+_REDUCES = ("LinalgVectorNorm", "Norm", "Sqrt", "Sum", "Mean")
 
 
 class Term(NamedTuple):
@@ -23,6 +26,18 @@ class Term(NamedTuple):
     def is_blind(self) -> bool:
         """Whether it holds the derivative of a piecewise-linear activation."""
         return any(node.name().startswith(_BLIND) for node in self.nodes)
+
+    @property
+    def matches_labels(self) -> bool:
+        """Whether derivatives are compared entry by entry, as labels are."""
+        return any(
+            node.name().startswith(_COMPARES)
+            and any(
+                child is not None and not child.name().startswith(_REDUCES)
+                for child, _ in node.next_functions
+            )
+            for node in self.nodes
+        )
 
 
 def split(root: Any, number: int) -> tuple[set[int], list[tuple[Any, int]]]:

@@ -21,7 +21,7 @@ def findings(events: Events, examination: Examination) -> Iterator[Finding]:
         if len(tally.turns) >= 2:
             yield Finding(
                 "blind-activation",
-                "warning",
+                "warning" if event.path == "labels" else "info",
                 f"{', '.join(event.detail)}: nothing from the derivative loss, because the "
                 "activation is piecewise linear and its second derivative is zero",
                 path=", ".join(event.detail),

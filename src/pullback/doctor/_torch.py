@@ -167,9 +167,11 @@ def is_small(node: Any) -> bool:
 
 
 def is_scalar(node: Any, number: int) -> bool:
-    """Whether an output of a node has no dimensions, as far as torch tells."""
+    """Whether an output of a node is one number, as far as torch tells."""
     metadata = getattr(node, "_input_metadata", None)
-    return bool(metadata) and number < len(metadata) and len(metadata[number].shape) == 0
+    if not metadata or number >= len(metadata):
+        return False
+    return all(size == 1 for size in metadata[number].shape)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from pullback.doctor.growth import containers_of
 from pullback.doctor.lines import Lines
 from pullback.doctor.owners import Held, rank, search_everywhere
 from pullback.doctor.records import Backward, Carrier
-from pullback.doctor.sites import user_frames
+from pullback.doctor.sites import Site, user_frames
 from pullback.doctor.walk import Edge, consumers_of, walk
 
 if TYPE_CHECKING:
@@ -68,6 +68,12 @@ def make_carrier(
         inner = node.next_functions[0]
         if here.paths_of(*inner) and _torch.sequence_of(inner[0]) < _torch.LEAF:
             (node, number), consumer = inner, node
+    if consumer is not None and not here.paths_of(node, number):
+        # What was made from it between two passes, and is kept, is what the user calls the state.
+        kept = [p for p in here.paths_of(consumer, 0) if not rank(p)[0]]
+        own = [p for t in record.turns for p in t.names.get((_torch.sequence_of(node), number), ())]
+        if kept and kept[0] not in own:
+            node, number = consumer, 0
     sequence = _torch.sequence_of(node)
     now = here.paths_of(node, number)
     seen = [(t, p) for t in record.turns for p in t.names.get((sequence, number), ())]
@@ -78,6 +84,7 @@ def make_carrier(
         # Still held, by something that no variable leads to: a cache, a property.
         path, binding = search_everywhere(node, number) or "", "same"
     made = lines.of(sequence)
+    path = path or assigned_at(made)
     used = lines.of(_torch.sequence_of(consumer)) if consumer is not None else call.backward.site
     turn = bisect_right(record.starts, sequence) - 1
     container, lengths = _growing(path, here, record)
@@ -130,6 +137,25 @@ def _holder(path: str, here: Held) -> str:
     owners = [m for m in here.modules if path.startswith(m + ".")]
     owner = max(owners, key=len, default="")
     return f"module `{owner}` ({here.modules[owner]})" if owner else ""
+
+
+def assigned_at(site: Site | None) -> str:
+    """The name that a line assigns to or writes into: for variables that are gone by now."""
+    if site is None:
+        return ""
+    try:
+        statement = ast.parse(linecache.getline(site.file, site.line).strip()).body[0]
+    except (SyntaxError, IndexError):
+        return ""
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        return ast.unparse(statement.targets[0])
+    if isinstance(statement, ast.AugAssign | ast.AnnAssign):
+        return ast.unparse(statement.target)
+    calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    for call in reversed(calls):
+        if isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):
+            return ast.unparse(call.func.value)
+    return ""
 
 
 def _dropped_detach(path: str, call: "Call") -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from pullback.doctor import _torch
-from pullback.doctor.carriers import edges_into_freed, make_carrier
+from pullback.doctor.carriers import assigned_at, edges_into_freed, make_carrier
 from pullback.doctor.examination import Examination
 from pullback.doctor.lines import Lines
 from pullback.doctor.owners import Held, rank
@@ -104,6 +104,7 @@ def _modified(
         writer = writes.get(tensor.data_ptr())
         if kind == "parameter" and record.steps:
             writer = record.steps[-1]
+        path = path or assigned_at(writer)
         trip = record.backwards[-1] if record.backwards else None
         carrier = None
         if turn < call.backward.turn:

@@ -22,7 +22,8 @@ def cause_of(failure: Failure) -> str:
 
 
 def _cause_of_older(carrier: Carrier) -> str:
-    if carrier.lengths is not None:
+    # A cache also grows, but it is asked for what it made once; a list makes more every pass.
+    if carrier.lengths is not None and not (carrier.binding == "same" and carrier.remade is False):
         return "growing-container"
     still = carrier.binding == "same" and (carrier.turn == 0 or not carrier.remade)
     if carrier.consumer.startswith(INDEXING) and not carrier.own_parameters and (

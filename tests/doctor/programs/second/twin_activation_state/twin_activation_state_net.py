@@ -17,7 +17,7 @@ class DifferentialNet(nn.Module):
     def derivative(self):
         hidden = self.layers[:-1]
         zbar = self.layers[-1].weight
-        for layer, z in zip(reversed(hidden), self.pre[:2][::-1]):  # USED
+        for layer, z in zip(reversed(hidden), self.pre[:2][::-1]):
             s = torch.sigmoid(z)
-            zbar = (zbar * (s + z * s * (1 - s))) @ layer.weight
+            zbar = (zbar * (s + z * s * (1 - s))) @ layer.weight  # USED
         return zbar

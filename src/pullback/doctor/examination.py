@@ -111,7 +111,7 @@ class Examination:
     ) -> None:
         """A backward is about to run."""
         if self.evaluating:
-            if not backward.visited.isdisjoint(self._evaluated):
+            if not set(self._evaluated).isdisjoint(backward.visited):
                 self._evaluated = []
             self._end_evaluation()
         self.parameters.update(here.parameters)

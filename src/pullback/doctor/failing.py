@@ -60,7 +60,8 @@ def freed_by(record: "ThreadRecord") -> dict[int, Backward]:
     found: dict[int, Backward] = {}
     for trip in record.backwards:
         if trip.frees:
-            found.update(dict.fromkeys(trip.visited | trip.under, trip))
+            found.update(dict.fromkeys(trip.visited, trip))
+            found.update(dict.fromkeys(trip.under, trip))
     return found
 
 

@@ -51,8 +51,10 @@ def judge_retained(standing: Standing, events: Events) -> None:
     """A graph that was kept and never visited again was kept for nothing."""
     for trip, later in standing.unjudged():
         if trip.retain and not trip.create and later:
+            seen = set(trip.visited)
             again = any(
-                not trip.visited.isdisjoint(other.visited | other.under) for other in later
+                not (seen.isdisjoint(other.visited) and seen.isdisjoint(other.under))
+                for other in later
             )
             if not again:
                 events.add(Event("retained", trip.site), trip.turn)

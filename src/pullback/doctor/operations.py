@@ -1,5 +1,6 @@
 """Watching operations: which source line makes which nodes, and what leaves the graph."""
 
+import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -11,8 +12,9 @@ from torch.overrides import TorchFunctionMode
 from pullback.doctor import _torch
 from pullback.doctor.examination import Examination
 from pullback.doctor.lines import MOST, Lines
-from pullback.doctor.sites import Site, caller, in_library, user_frame
+from pullback.doctor.sites import Site, user_frame
 
+_next = _torch.next_sequence
 _DATA = Tensor.data.__get__  # type: ignore[attr-defined]
 _READS = {"item", "tolist", "numpy", "__float__", "__int__", "__bool__", "__format__", "__repr__"}
 _COMPARISONS = {"gt", "ge", "lt", "le", "__gt__", "__ge__", "__lt__", "__le__", "sign", "heaviside"}
@@ -64,13 +66,15 @@ class OperationWatch(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run the operation and note its line."""
-        if self.examination.active and getattr(func, "__name__", "") == "detach_":
+        examined = self.examination.active
+        if examined and getattr(func, "__name__", "") == "detach_":
             self.examination.cuts.about_to_detach(args[0])
         result = func(*args, **kwargs) if kwargs else func(*args)
-        if args and result is args[0] and isinstance(result, Tensor):
+        # Optimizers write without grad mode, and many times; in later passes only steps count.
+        if args and result is args[0] and (examined or torch.is_grad_enabled()):
             self._wrote(func, result)
-        now = _torch.next_sequence()
-        if now == self._last and not self.examination.active:
+        now = _next()
+        if now == self._last and not examined:
             return result
         if not self.broken:
             try:
@@ -79,17 +83,16 @@ class OperationWatch(TorchFunctionMode):
                 self.broken = f"operation: {type(error).__name__}: {error}"
         return result
 
-    def _wrote(self, func: Any, result: Tensor) -> None:
+    def _wrote(self, func: Any, result: Any) -> None:
         name = getattr(func, "__name__", "")
-        if (name.endswith("_") and not name.endswith("__")) or name.startswith("__i"):
+        in_place = (name.endswith("_") and not name.endswith("__")) or name.startswith("__i")
+        if in_place and isinstance(result, Tensor):
             if len(self.writes) > _MOST_WRITES:
                 self.writes.clear()
-            self.writes[result.data_ptr()] = self.site(user_frame(caller()))
+            self.writes[result.data_ptr()] = self.site(user_frame(sys._getframe(2)))
 
     def _note(self, func: Any, args: Any, kwargs: Any, result: Any, now: int) -> None:
-        frame = caller()
-        if frame is not None and in_library(frame.f_code):
-            frame = user_frame(frame)
+        frame = user_frame(sys._getframe(2))
         if self.examination.active:
             kind = self._kinds.get(func)
             if kind is None:

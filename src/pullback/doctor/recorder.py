@@ -25,16 +25,23 @@ from pullback.doctor.walk import Walk, walk
 
 _EXAMINED = 4  # passes that are looked at closely; nearly every fault shows in the second
 _REMEMBERED = 256  # trips
+_NOTHING: frozenset[int] = frozenset()
 
 
 class Call(NamedTuple):
     """A backward under way: holds nodes, so it lives no longer than the call."""
 
     backward: Backward
-    found: Walk
+    walked: Walk | None
     roots: list[tuple[Any, int]]
     outputs: tuple[Any, ...]
     frame: FrameType | None
+    start: int
+
+    @property
+    def found(self) -> Walk:
+        """What it reached in this pass."""
+        return self.walked or walk([node for node, _ in self.roots], self.start)
 
 
 class ThreadRecord(threading.local):
@@ -48,6 +55,8 @@ class ThreadRecord(threading.local):
         self.backwards: deque[Backward] = deque(maxlen=_REMEMBERED)
         self.steps: deque[Site] = deque(maxlen=16)
         self.step_count = 0
+        self.count = 0
+        self.several = True
         self.end = 0
         self.inside = False
 
@@ -139,31 +148,40 @@ class Recorder:
         if fresh and mark in record.calls and (accumulate or not retain):
             self._new_pass(record)
         record.calls.add(mark)
-        found = walk([node for node, _ in roots], record.turn.start)
         examined = self._examines(record)
-        leaves = frozenset(id(_torch.variable_of(leaf)) for leaf in found.leaves)
+        numbers = frozenset([_torch.sequence_of(node) for node, _ in roots])
+        # Once a loop has shown one backward a pass, everything up to its root is that pass; the
+        # exact walk is then put off until something fails, since the graph outlives the engine.
+        exact = examined or record.several
+        found = walk([node for node, _ in roots], record.turn.start) if exact else None
         backward = Backward(
-            index=record.backwards[-1].index + 1 if record.backwards else 0,
-            turn=record.turn.number,
-            site=self.site(frame),
-            of_grad=not accumulate,
-            retain=retain,
-            create=create,
-            visited=frozenset(found.nodes.values()),
-            under=frozenset(_torch.sequence_of(edge.producer) for edge in found.below),
-            roots=frozenset(_torch.sequence_of(node) for node, _ in roots),
-            steps=record.step_count,
-            leaves=leaves if examined else frozenset(),
-            consumers=tuple(sorted({edge.consumer.name() for edge in found.below})),
+            record.count,
+            record.turn.number,
+            self.site(frame),
+            not accumulate,
+            retain,
+            create,
+            frozenset(found.nodes.values())
+            if found is not None
+            else range(record.turn.start, max(numbers, default=-1) + 1),
+            frozenset([_torch.sequence_of(edge.producer) for edge in found.below])
+            if found is not None
+            else _NOTHING,
+            numbers,
+            record.step_count,
+            frozenset([id(_torch.variable_of(leaf)) for leaf in found.leaves])
+            if found is not None and examined
+            else _NOTHING,
         )
+        record.count += 1
         record.inside = True  # also the doctor's own backwards are not looked at
-        if examined:
+        if examined and found is not None:
             here = held(user_frames(frame))
             record.turn.names.update(here.names())
             record.turn.lengths = here.lengths
             if self._is_home():
                 self.examination.backward(backward, found, roots, here, record.turn)
-        return Call(backward, found, roots, outputs, frame)
+        return Call(backward, found, roots, outputs, frame, record.turn.start)
 
     def _examines(self, record: ThreadRecord) -> bool:
         # A graph that reaches back is worth a closer look, whenever it first does.
@@ -173,6 +191,7 @@ class Recorder:
         return threading.get_ident() == self._home
 
     def _new_pass(self, record: ThreadRecord) -> None:
+        record.several = record.turn.trips != 1
         record.turn = Turn(record.turn.number + 1, record.end)
         record.turns.append(record.turn)
         record.starts.append(record.end)
@@ -188,7 +207,7 @@ class Recorder:
         record = self.record
         record.inside = False
         record.backwards.append(call.backward)
-        record.turn.backwards.append(call.backward)
+        record.turn.trips += 1
         end = _torch.next_sequence()
         if call.backward.closes:
             record.end = end
@@ -203,7 +222,7 @@ class Recorder:
             return
         self.record.inside = False
         if isinstance(error, RuntimeError):
-            self._diagnose(call, error)
+            self._diagnose(call._replace(walked=call.found), error)
 
     @_guarded
     def _diagnose(self, call: Call, error: RuntimeError) -> None:

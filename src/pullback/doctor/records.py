@@ -1,13 +1,13 @@
 """What is remembered: strings and integers, never a tensor or a node."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pullback.doctor.sites import Site
 
 
-@dataclass(frozen=True)
-class Backward:
-    """One trip through the engine.
+class Backward(NamedTuple):
+    """One trip through the engine; a tuple, since one is made for every backward.
 
     Attributes:
         index: which trip of this thread.
@@ -15,7 +15,8 @@ class Backward:
         site: the user's line.
         of_grad: whether it was `autograd.grad` and not `backward`.
         retain, create: `retain_graph` and `create_graph`.
-        visited: sequence numbers of nodes made in this pass that it reached.
+        visited: sequence numbers of nodes made in this pass that it reached; in later passes
+            with a single backward, the range from the start of the pass to the root.
         under: sequence numbers of older nodes at which it left this pass.
         roots: sequence numbers of its roots.
         steps: optimizer steps taken before it.
@@ -28,12 +29,11 @@ class Backward:
     of_grad: bool
     retain: bool
     create: bool
-    visited: frozenset[int]
+    visited: frozenset[int] | range
     under: frozenset[int]
     roots: frozenset[int]
     steps: int
     leaves: frozenset[int]
-    consumers: tuple[str, ...] = ()
 
     @property
     def frees(self) -> bool:
@@ -139,6 +139,6 @@ class Turn:
 
     number: int
     start: int
-    backwards: list[Backward] = field(default_factory=list)
+    trips: int = 0
     names: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
     lengths: dict[str, int] = field(default_factory=dict)

@@ -78,8 +78,12 @@ def in_library(code: CodeType) -> bool:
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame of the user's own code; failing that, the innermost outside torch."""
     outside = None
+    known = _IN_LIBRARY.get  # called for every operation: a call a frame less
     while frame is not None:
-        if not in_library(frame.f_code):
+        library = known(frame.f_code)
+        if library is None:
+            library = in_library(frame.f_code)
+        if not library:
             return frame
         if outside is None and not in_torch(frame.f_code):
             outside = frame

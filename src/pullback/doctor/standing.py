@@ -46,7 +46,7 @@ class Standing:
         """Every node reached so far, new or old."""
         reached: set[int] = set()
         for backward in self.backwards:
-            reached |= backward.visited | backward.under
+            reached.update(backward.visited, backward.under)
         return frozenset(reached)
 
     def unjudged(self) -> list[tuple[Backward, list[Backward]]]:

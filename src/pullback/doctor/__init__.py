@@ -2,5 +2,6 @@
 
 from pullback.doctor.findings import Finding, Findings
 from pullback.doctor.session import doctor
+from pullback.doctor.twin import check_twin
 
-__all__ = ["Finding", "Findings", "doctor"]
+__all__ = ["Finding", "Findings", "check_twin", "doctor"]

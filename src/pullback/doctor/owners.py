@@ -1,7 +1,9 @@
 """Which variable, attribute or container holds a tensor: names and numbers out, nothing kept."""
 
 import gc
+import os
 import sys
+import sysconfig
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +15,11 @@ from torch import Tensor, nn
 
 from pullback.doctor._torch import sequence_of
 
+LIBRARIES = tuple(
+    path + os.sep
+    for path in {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    if path
+)
 _OPTIMIZED = 0x1  # CO_OPTIMIZED: locals live in slots, not in a dictionary
 _EDGE = 32  # items looked at from either end of a long container
 _SKIPPED = (str, bytes, int, float, complex, bool, type, ModuleType, type(None), torch.device)
@@ -79,9 +86,12 @@ def held(frames: Iterable[FrameType], budget: int = 3000) -> Held:
     seen: dict[int, Any] = {}
     while queue and budget:
         path, value, depth = queue.popleft()
-        if isinstance(value, _SKIPPED):
-            continue
         budget -= 1
+        try:
+            if isinstance(value, _SKIPPED):
+                continue
+        except Exception:  # a proxy that answers for an object that is not there
+            continue
         if isinstance(value, Tensor):
             # Every name of a tensor counts, so tensors are not dropped when seen before.
             found.tensors.append((path, value))
@@ -116,9 +126,25 @@ def _parts(path: str, value: Any, found: Held) -> Iterator[tuple[str, Any]]:
                 continue
     elif isinstance(value, MethodType):
         yield path, value.__self__
-    elif isinstance(getattr(value, "__dict__", None), dict):
+    elif _is_looked_into(type(value)) and isinstance(getattr(value, "__dict__", None), dict):
         for name, item in list(vars(value).items()):
             yield f"{path}.{name}", item
+
+
+_LOOKED_INTO: dict[type, bool] = {}
+
+
+def _is_looked_into(kind: type) -> bool:
+    """Whether an object is the user's own or torch's: other libraries' insides name nothing."""
+    known = _LOOKED_INTO.get(kind)
+    if known is None:
+        module = sys.modules.get(kind.__module__)
+        file = getattr(module, "__file__", None) or ""
+        known = module is not None and (
+            kind.__module__.partition(".")[0] == "torch" or not file.startswith(LIBRARIES)
+        ) and kind.__module__ != "builtins"
+        _LOOKED_INTO[kind] = known
+    return known
 
 
 def _ends(items: list[Any]) -> list[Any]:

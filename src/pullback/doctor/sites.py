@@ -2,7 +2,6 @@
 
 import os
 import sys
-import sysconfig
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
@@ -10,15 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from pullback.doctor.owners import locals_of
+from pullback.doctor.owners import LIBRARIES, locals_of
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARIES = tuple(
-    path + os.sep
-    for path in {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
-    if path
-)
 
 
 @dataclass(frozen=True)
@@ -70,7 +64,7 @@ def in_library(code: CodeType) -> bool:
     known = _IN_LIBRARY.get(code)
     if known is None:
         name = code.co_filename
-        known = in_torch(code) or name.startswith(_LIBRARIES) or name.startswith("<frozen")
+        known = in_torch(code) or name.startswith(LIBRARIES) or name.startswith("<frozen")
         _IN_LIBRARY[code] = known
     return known
 

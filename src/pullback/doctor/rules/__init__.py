@@ -79,3 +79,4 @@ def silent_findings(
 
 
 RULES["blind-doctor"] = Rule("blind-doctor", "The doctor itself failed, or torch has changed.")
+RULES["twin-factor"] = Rule("twin-factor", "A hand-written derivative forgets a factor.")

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pullback.doctor import _torch
-from pullback.doctor.walk import walk
+from pullback.doctor.walk import base_name, walk
 
-_ARITHMETIC = ("Add", "Sub", "Mul", "Div", "Neg", "Stack", "Cat", "Select", "Unsqueeze", "ToCopy")
+_ARITHMETIC = frozenset("Add Sub Mul Div Neg Stack Cat Select Unsqueeze ToCopy".split())
 # Derivatives of the derivative of a piecewise-linear activation: zero wherever they are defined.
 _BLIND = ("ThresholdBackwardBackward", "LeakyReluBackwardBackward", "HardtanhBackwardBackward")
 # What compares a derivative with its label; a norm below it makes it a penalty instead.
-_COMPARES = ("Sub", "MseLoss", "SmoothL1Loss", "HuberLoss", "L1Loss")
+_COMPARES = ("Sub", "MseLoss", "SmoothL1Loss", "HuberLoss")
 _REDUCES = ("LinalgVectorNorm", "Norm", "Sqrt", "Sum", "Mean")
 
 
@@ -31,9 +31,9 @@ class Term(NamedTuple):
     def matches_labels(self) -> bool:
         """Whether derivatives are compared entry by entry, as labels are."""
         return any(
-            node.name().startswith(_COMPARES)
+            base_name(node) in _COMPARES
             and any(
-                child is not None and not child.name().startswith(_REDUCES)
+                child is not None and base_name(child) not in _REDUCES
                 for child, _ in node.next_functions
             )
             for node in self.nodes
@@ -49,12 +49,12 @@ def split(root: Any, number: int) -> tuple[set[int], list[tuple[Any, int]]]:
         node, at = stack.pop()
         children = [(c, n) for c, n in node.next_functions if c is not None]
         inner = [c for c in children if _torch.sequence_of(c[0]) < _torch.LEAF]
-        name = node.name()
-        adds = name.startswith(_ARITHMETIC) and (
-            len(inner) == 1 or not name.startswith(("Mul", "Div"))
+        name = base_name(node)
+        adds = name in _ARITHMETIC and (
+            len(inner) == 1 or name not in ("Mul", "Div")
         )
-        reduces = name.startswith(("Sum", "Mean")) and any(
-            c.name().startswith(("Stack", "Cat")) for c, _ in inner
+        reduces = name in ("Sum", "Mean") and any(
+            base_name(c) in ("Stack", "Cat") for c, _ in inner
         )
         if (adds or reduces) and inner and len(sums) < 200 and _torch.is_small(node):
             sums.add(_torch.sequence_of(node))

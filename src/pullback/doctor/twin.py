@@ -9,11 +9,13 @@ from torch import Tensor, nn
 
 from pullback.doctor import _torch
 from pullback.doctor.findings import Finding, Findings
-from pullback.doctor.walk import walk
+from pullback.doctor.walk import base_name, walk
 from pullback.errors import InputError, ShapeError
 
-_LINEAR = ("Addmm", "Mm", "T", "View", "Reshape", "Unsafe", "Squeeze", "Unsqueeze", "Add", "Sub")
-_LINEAR += ("Expand", "Transpose", "Permute", "Sum", "Mean", "Select", "Slice", "Cat", "Clone")
+_LINEAR = frozenset(
+    "Addmm Mm Bmm T View UnsafeView Reshape ReshapeAlias Squeeze Unsqueeze Add Sub Expand Transpose "
+    "Permute Sum Mean Select Slice Cat Clone Linear ToCopy Stack".split()
+)
 _SCALES = ("Mul", "Div")
 _MOST_FACTORS = 10  # 2**10 backwards at most
 
@@ -121,9 +123,9 @@ def _factors(y: Tensor, model: nn.Module) -> Iterator[Factor]:
     names = {id(p): name.rpartition(".")[0] or name for name, p in model.named_parameters()}
     for node in sorted(walk([y.grad_fn]).nodes, key=lambda n: -_torch.sequence_of(n)):
         edges = [child for child, _ in node.next_functions if child is not None]
-        if len(edges) != 1 or node.name().startswith(_LINEAR):
+        if len(edges) != 1 or base_name(node) in _LINEAR:
             continue
-        kind = "scale" if node.name().startswith(_SCALES) else "activation"
+        kind = "scale" if base_name(node) in _SCALES else "activation"
         yield Factor(node, kind, _layer_below(edges[0], names))
 
 
@@ -162,7 +164,7 @@ def _finding(factor: Factor) -> Finding:
             cause="scale",
             fix=f"multiply the derivative by the same factor{value}{layer}",
         )
-    name = factor.node.name().removesuffix("Backward0")
+    name = base_name(factor.node)
     return Finding(
         "twin-factor",
         "error",

@@ -66,6 +66,12 @@ def walk(roots: Iterable[Any], floor: int = 0, limit: int = 1_000_000) -> Walk:
     return Walk(nodes, below, leaves, True)
 
 
+def base_name(node: Any) -> str:
+    """The operation behind a node: "Tanh" for TanhBackward0, "T" for TBackward0."""
+    name: str = node.name().partition("::")[0]
+    return name.rpartition("Backward")[0] or name
+
+
 def consumers_of(found: Walk) -> Iterable[Edge]:
     """Every edge between two visited nodes."""
     for node in found.nodes:

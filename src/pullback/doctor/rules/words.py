@@ -3,7 +3,7 @@
 from pullback.doctor.records import Carrier, Failure
 from pullback.doctor.standing import INDEXING
 
-_ADDS = ("Add", "Sub")
+_ADDS = ("AddBackward0", "SubBackward0")
 
 
 def cause_of(failure: Failure) -> str:
@@ -30,7 +30,7 @@ def _cause_of_older(carrier: Carrier) -> str:
         still or carrier.remade is False
     ):
         return "row-by-row"
-    summed = carrier.was_root or carrier.consumer.startswith(_ADDS)
+    summed = carrier.was_root or carrier.consumer in _ADDS
     if carrier.scalar and summed and carrier.binding == "rebound" and carrier.remade is not False:
         return "loss-accumulator"
     if still or (carrier.remade is False and carrier.binding != "moved"):

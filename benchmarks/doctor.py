@@ -20,8 +20,9 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from pullback.doctor import doctor
 from tests.doctor.cases import diagnose, ends_with, programs, score
+
+from pullback.doctor import doctor
 
 STEPS = 10
 REPETITIONS = 31

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from pullback.cli.doctor import command
 
-FAILING = '''
+FAILING = """
 import sys
 import torch
 
@@ -23,7 +23,7 @@ w, h = torch.ones(3, requires_grad=True), torch.ones(3)
 for _ in range(2):
     h = step(w, h)
     h.sum().backward()
-'''
+"""
 
 
 @pytest.fixture

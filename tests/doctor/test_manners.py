@@ -206,22 +206,29 @@ def test_torchs_error_keeps_type_and_text():
 
 def test_a_fault_that_starts_late_is_found():
     w = torch.ones(3, requires_grad=True)
-    h = torch.ones(3)
-    with pytest.raises(RuntimeError, match="second time"), doctor() as findings:
+
+    def train(h):
         for step in range(12):
             h = torch.tanh(w * (h if step > 8 else h.detach()))
             h.sum().backward()
+
+    with pytest.raises(RuntimeError, match="second time"), doctor() as findings:
+        train(torch.ones(3))
     assert findings[0].rule == "carried-state"
     assert findings[0].path == "h"
     assert findings[0].numbers["pass"] == 9
 
 
 def test_raise_on():
-    watch = doctor(raise_on="warning")
     w = torch.ones(3, requires_grad=True)
-    with pytest.raises(GraphFaultError, match=r"1 finding\(s\)\n.*dead-term"), watch:
+
+    def train():
         for _ in range(3):
             (w.pow(2).sum() + w.exp().sum().detach()).backward()
+
+    watch = doctor(raise_on="warning")
+    with pytest.raises(GraphFaultError, match=r"1 finding\(s\)\n.*dead-term"), watch:
+        train()
 
 
 def test_raise_on_leaves_the_blocks_own_exception_alone():
@@ -262,11 +269,14 @@ def test_html_escapes_what_comes_from_the_source():
 def test_partial_gradients_are_counted():
     v = torch.ones(3, requires_grad=True)
     w = torch.ones(3, requires_grad=True)
-    h = torch.ones(3)
-    with pytest.raises(RuntimeError), doctor() as findings:
+
+    def train(h):
         for _ in range(2):
             h = torch.tanh(w * h)
             (h.sum() + v.exp().sum()).backward()
+
+    with pytest.raises(RuntimeError, match="second time"), doctor() as findings:
+        train(torch.ones(3))
     (partial,) = [f for f in findings if f.rule == "partial-gradients"]
     assert partial.numbers["tensors"] == 2
 

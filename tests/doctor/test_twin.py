@@ -1,5 +1,7 @@
 """Hand-written derivatives: right ones pass, each forgotten factor is named with its layer."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import nn
@@ -15,7 +17,7 @@ class Story(nn.Module):
         super().__init__()
         self.omega, self.back, self.derivative = omega_forward, omega_backward, derivative
         sizes = [2, *[5] * (depth - 1), 1]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
 
     def forward(self, x):
         zs, a = [], x

@@ -12,10 +12,10 @@ from pullback.doctor.walk import walk
 def _by_recursion(node, floor, seen):
     """The obvious oracle, for small graphs."""
     for child, _ in node.next_functions:
-        if child is not None and sequence_of(child) < 2**63 and sequence_of(child) >= floor:
-            if child not in seen:
-                seen[child] = None
-                _by_recursion(child, floor, seen)
+        if child is None or child in seen or not floor <= sequence_of(child) < 2**63:
+            continue
+        seen[child] = None
+        _by_recursion(child, floor, seen)
     return seen
 
 

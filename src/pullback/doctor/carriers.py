@@ -121,9 +121,7 @@ def _binding(now: list[str], then: list[str]) -> str:
     return "moved" if now else "rebound"
 
 
-def _growing(
-    path: str, here: Held, record: "ThreadRecord"
-) -> tuple[str, tuple[int, int] | None]:
+def _growing(path: str, here: Held, record: "ThreadRecord") -> tuple[str, tuple[int, int] | None]:
     earlier = [t.lengths for t in record.turns if t is not record.turn and t.lengths]
     for container in containers_of(path, here.lengths):
         for lengths in earlier:

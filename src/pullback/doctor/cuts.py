@@ -108,9 +108,11 @@ class Cuts:
         for tensor in tensors:
             cut = self.cut_of(tensor)
             if cut is not None:
-                others = {
-                    _torch.sequence_of(t.grad_fn) for t in tensors if t.grad_fn is not None
-                } if cut.kind == "comparison" else set()
+                others = (
+                    {_torch.sequence_of(t.grad_fn) for t in tensors if t.grad_fn is not None}
+                    if cut.kind == "comparison"
+                    else set()
+                )
                 self.uses.append(
                     Use(cut, site, start, end, kind, tensor.dim() == 0, cut.source in others)
                 )

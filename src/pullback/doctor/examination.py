@@ -144,8 +144,11 @@ class Examination:
             others = [v for n in found.leaves if (v := _torch.variable_of(n)) is not None]
             biases = [v for v in others if id(v) in missing and v.dim() <= 1]
             weights = [v for v in own.values() if v.dim() >= 2]
-            if gates and len(biases) >= 2 and len(weights) >= 2 and not any(
-                v.dim() <= 1 for v in own.values()
+            if (
+                gates
+                and len(biases) >= 2
+                and len(weights) >= 2
+                and not any(v.dim() <= 1 for v in own.values())
             ):
                 names = tuple(sorted(self.parameters.get(id(v), "a bias") for v in biases))
                 event = Event("blind", gates[0].cut.site, path="labels", detail=names)
@@ -200,9 +203,7 @@ class Examination:
     def judge(self) -> None:
         """Judge what the passes so far have left."""
         visited = self.standing.take()
-        judge_cuts(
-            self.cuts, visited, self.standing.end, self._sums, self.parameters, self.events
-        )
+        judge_cuts(self.cuts, visited, self.standing.end, self._sums, self.parameters, self.events)
         judge_retained(self.standing, self.events)
         self.unused.judge(visited, self.standing.end, self.events)
 

@@ -81,7 +81,9 @@ def _freed(
         for edge, trip in edges[:_MOST_CARRIERS]
     ]
     # A named carrier tells more than an unnamed one; a list that grows explains all its items.
-    carriers.sort(key=lambda c: (not c.path, c.lengths is None, c.binding != "same", rank(c.path)[1], c.path))
+    carriers.sort(
+        key=lambda c: (not c.path, c.lengths is None, c.binding != "same", rank(c.path)[1], c.path)
+    )
     recomputed = any("Checkpoint" in node.name() for node in call.found.nodes)
     return Failure("freed", carriers=tuple(carriers), recomputed=recomputed, **common)
 

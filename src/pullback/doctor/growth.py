@@ -23,9 +23,7 @@ class Sample(NamedTuple):
 
 def containers_of(path: str, lengths: dict[str, int]) -> list[str]:
     """Containers around a path, the outermost first."""
-    return [
-        path[:at] for at, letter in enumerate(path) if letter == "[" and path[:at] in lengths
-    ]
+    return [path[:at] for at, letter in enumerate(path) if letter == "[" and path[:at] in lengths]
 
 
 class Growth:

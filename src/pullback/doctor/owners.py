@@ -140,9 +140,11 @@ def _is_looked_into(kind: type) -> bool:
     if known is None:
         module = sys.modules.get(kind.__module__)
         file = getattr(module, "__file__", None) or ""
-        known = module is not None and (
-            kind.__module__.partition(".")[0] == "torch" or not file.startswith(LIBRARIES)
-        ) and kind.__module__ != "builtins"
+        known = (
+            module is not None
+            and (kind.__module__.partition(".")[0] == "torch" or not file.startswith(LIBRARIES))
+            and kind.__module__ != "builtins"
+        )
         _LOOKED_INTO[kind] = known
     return known
 

@@ -10,7 +10,7 @@ class Backward(NamedTuple):
     """One trip through the engine; a tuple, since one is made for every backward.
 
     Attributes:
-        index: which trip of this thread.
+        trip: which trip of this thread.
         turn: the pass it belongs to.
         site: the user's line.
         of_grad: whether it was `autograd.grad` and not `backward`.
@@ -23,7 +23,7 @@ class Backward(NamedTuple):
         leaves: ids of the leaf tensors reached.
     """
 
-    index: int
+    trip: int
     turn: int
     site: Site
     of_grad: bool

@@ -4,7 +4,7 @@ import os
 import runpy
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -68,9 +68,10 @@ def _as_main(argv: list[str], folder: str) -> Iterator[None]:
         sys.path[:] = path
 
 
-def _watched(run, path: str, level: str) -> Outcome:  # type: ignore[no-untyped-def]
+def _watched(run: Callable[[], object], path: str, level: str) -> Outcome:
     watch = doctor(level=level)
-    code, text, shown = 0, "", ()
+    code, text = 0, ""
+    shown: tuple[Finding, ...] = ()
     try:
         with watch:
             run()

@@ -9,7 +9,7 @@ from pullback.errors import GraphFaultError, InputError
 LEVELS = ("light", "full")
 
 
-class doctor:  # noqa: N801 - used as a verb: `with doctor() as findings:`
+class doctor:
     """Watch the autograd graphs of a block of code and say what is wrong with them.
 
     When a backward fails, the findings are added as notes below torch's own error, whose type

@@ -67,7 +67,8 @@ class Standing:
             # only optimizer steps in between make it a fault.
             if trips[-1].steps > trips[0].steps:
                 events.add(
-                    Event("stale", site, path, detail=(str(old),)), trips[-1].turn,
+                    Event("stale", site, path, detail=(str(old),)),
+                    trips[-1].turn,
                     passes=len(turns),
                 )
             elif all(trip.retain for trip in trips) and old in self._indexed:

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 from pullback.doctor import _torch
 from pullback.doctor.walk import base_name, walk
 
-_ARITHMETIC = frozenset("Add Sub Mul Div Neg Stack Cat Select Unsqueeze ToCopy".split())
+_ARITHMETIC = frozenset(
+    ("Add", "Sub", "Mul", "Div", "Neg", "Stack", "Cat", "Select", "Unsqueeze", "ToCopy")
+)
 # Derivatives of the derivative of a piecewise-linear activation: zero wherever they are defined.
 _BLIND = ("ThresholdBackwardBackward", "LeakyReluBackwardBackward", "HardtanhBackwardBackward")
 # What compares a derivative with its label; a norm below it makes it a penalty instead.
@@ -50,9 +52,7 @@ def split(root: Any, number: int) -> tuple[set[int], list[tuple[Any, int]]]:
         children = [(c, n) for c, n in node.next_functions if c is not None]
         inner = [c for c in children if _torch.sequence_of(c[0]) < _torch.LEAF]
         name = base_name(node)
-        adds = name in _ARITHMETIC and (
-            len(inner) == 1 or name not in ("Mul", "Div")
-        )
+        adds = name in _ARITHMETIC and (len(inner) == 1 or name not in ("Mul", "Div"))
         reduces = name in ("Sum", "Mean") and any(
             base_name(c) in ("Stack", "Cat") for c, _ in inner
         )

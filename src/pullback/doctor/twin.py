@@ -13,8 +13,32 @@ from pullback.doctor.walk import base_name, walk
 from pullback.errors import InputError, ShapeError
 
 _LINEAR = frozenset(
-    "Addmm Mm Bmm T View UnsafeView Reshape ReshapeAlias Squeeze Unsqueeze Add Sub Expand Transpose "
-    "Permute Sum Mean Select Slice Cat Clone Linear ToCopy Stack".split()
+    (
+        "Addmm",
+        "Mm",
+        "Bmm",
+        "T",
+        "View",
+        "UnsafeView",
+        "Reshape",
+        "ReshapeAlias",
+        "Squeeze",
+        "Unsqueeze",
+        "Add",
+        "Sub",
+        "Expand",
+        "Transpose",
+        "Permute",
+        "Sum",
+        "Mean",
+        "Select",
+        "Slice",
+        "Cat",
+        "Clone",
+        "Linear",
+        "ToCopy",
+        "Stack",
+    )
 )
 _SCALES = ("Mul", "Div")
 _MOST_FACTORS = 10  # 2**10 backwards at most
@@ -64,9 +88,13 @@ def check_twin(
         inputs = x.detach().clone().requires_grad_(True)
         y, own = _both(model, inputs, backprop)
         if y.shape not in ((len(x),), (len(x), 1)):
-            raise ShapeError(f"check_twin: expected one output a row, [N] or [N, 1] (got {y.shape})")
+            raise ShapeError(
+                f"check_twin: expected one output a row, [N] or [N, 1] (got {tuple(y.shape)})"
+            )
         if own.shape != x.shape:
-            raise ShapeError(f"check_twin: expected dydx of shape {x.shape} (got {own.shape})")
+            raise ShapeError(
+                f"check_twin: expected dydx of shape {tuple(x.shape)} (got {tuple(own.shape)})"
+            )
         right = _gradient(y, inputs)
         findings = Findings()
         if _close(own, right):

@@ -61,9 +61,12 @@ class Unused:
         for made in self.operations:
             if made.start >= end:
                 newer.append(made)
-            elif not made.consumed and visited.isdisjoint(range(made.start, made.end)):
-                if not made.evaluated:
-                    kind = "unused-term" if made.scalar and not made.read else "unused"
-                    events.add(Event(kind, made.site), end)
+            elif (
+                not made.consumed
+                and not made.evaluated
+                and visited.isdisjoint(range(made.start, made.end))
+            ):
+                kind = "unused-term" if made.scalar and not made.read else "unused"
+                events.add(Event(kind, made.site), end)
         self.operations = newer
         self._results = {k: v for k, v in self._results.items() if v[0]() is not None}

@@ -26,8 +26,10 @@ def _cause_of_older(carrier: Carrier) -> str:
     if carrier.lengths is not None and not (carrier.binding == "same" and carrier.remade is False):
         return "growing-container"
     still = carrier.binding == "same" and (carrier.turn == 0 or not carrier.remade)
-    if carrier.consumer.startswith(INDEXING) and not carrier.own_parameters and (
-        still or carrier.remade is False
+    if (
+        carrier.consumer.startswith(INDEXING)
+        and not carrier.own_parameters
+        and (still or carrier.remade is False)
     ):
         return "row-by-row"
     summed = carrier.was_root or carrier.consumer in _ADDS

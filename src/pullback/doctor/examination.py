@@ -188,14 +188,14 @@ class Examination:
 
     def ran(self, backward: Backward, gradients: Any) -> None:
         """A backward has run."""
-        self._turn = self._turn if self._turn.number == backward.turn else Turn(backward.turn, 0)
-        self.standing.ran(backward)
         if self.active:
+            self.standing.ran(backward)
             self.cuts.gradients(gradients, backward)
 
     def new_pass(self, turn: Turn, *, active: bool) -> None:
         """A pass ended and another one begins; its operations have already run."""
-        self.judge()
+        if self.active:
+            self.judge()
         self._turn = turn
         self._examined = active
         self.active = active or self.evaluating

@@ -57,7 +57,7 @@ def _patch() -> None:
     engine = _torch.current_gate()
 
     def watched_engine(outputs: Any, *arguments: Any, **options: Any) -> Any:
-        watchers = tuple(_watchers)
+        watchers = tuple(_watchers)  # they may come and go while the engine runs
         accumulate = bool(options.get("accumulate_grad", False))
         calls = [watcher.before(outputs, arguments, accumulate) for watcher in watchers]
         try:

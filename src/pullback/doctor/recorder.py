@@ -20,7 +20,7 @@ from pullback.doctor.operations import OperationWatch
 from pullback.doctor.owners import Held, held
 from pullback.doctor.records import Backward, Turn
 from pullback.doctor.rules import failure_findings, silent_findings
-from pullback.doctor.sites import Site, caller, signature, site_of, user_frame, user_frames
+from pullback.doctor.sites import Site, caller, locate, site_of, user_frame, user_frames
 from pullback.doctor.walk import Walk, walk
 
 _EXAMINED = 4  # passes that are looked at closely; nearly every fault shows in the second
@@ -140,8 +140,7 @@ class Recorder:
             return None
         outputs = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
         retain, create = bool(arguments[1]), bool(arguments[2])
-        frame = user_frame(caller())
-        mark = signature(frame)
+        frame, mark = locate(caller())
         roots = _torch.roots_of(outputs)
         # A loss made before the last backward belongs to the same pass, even in a loop.
         fresh = any(_torch.sequence_of(node) >= record.end for node, _ in roots) or not roots
@@ -249,6 +248,8 @@ class Recorder:
         """Remember the line of an optimizer step."""
         record = self.record
         record.step_count += 1
+        if record.steps and not self._examines(record):
+            return  # a loop steps where it stepped before
         record.steps.append(self.site(user_frame(caller())))
         if self._is_home():
             self.examination.stepped(optimizer, record.steps[-1], record.turn.number)

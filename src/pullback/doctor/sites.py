@@ -110,17 +110,23 @@ def caller(depth: int = 1) -> FrameType | None:
     return sys._getframe(depth + 1)
 
 
-def signature(frame: FrameType | None) -> int:
-    """A number for the whole stack of calls, by instruction and not only by line.
+def locate(frame: FrameType | None) -> tuple[FrameType | None, int]:
+    """The user's innermost frame, and a number for the whole stack of calls above it.
 
-    File names, not code objects, so that a notebook cell that is run again counts as the same.
+    The number goes by instruction and not only by line, and by file names, not code objects, so
+    that a notebook cell that is run again counts as the same.
     """
     parts: list[Any] = []
+    mine = None
+    known = _IN_LIBRARY.get  # one climb, since every backward makes it
+    frame = outside = user_frame(frame)
     while frame is not None:
         code = frame.f_code
-        if not in_torch(code):
-            parts.append(frame.f_lasti)
-            parts.append(code.co_filename)
-            parts.append(code.co_name)
+        library = known(code)
+        if library is None:
+            library = in_library(code)
+        if mine is None and not library:
+            mine = frame
+        parts += (frame.f_lasti, code.co_filename, code.co_name)
         frame = frame.f_back
-    return hash(tuple(parts))
+    return mine or outside, hash(tuple(parts))

@@ -2,7 +2,6 @@
 
 import ast
 import linecache
-from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from pullback.doctor import _torch
@@ -86,7 +85,7 @@ def make_carrier(
     made = lines.of(sequence)
     path = path or assigned_at(made)
     used = lines.of(_torch.sequence_of(consumer)) if consumer is not None else call.backward.site
-    turn = bisect_right(record.starts, sequence) - 1
+    turn = record.turn_of(sequence)
     container, lengths = _growing(path, here, record)
     fresh = walk([root for root, _ in call.roots], record.turn.start)
     return Carrier(
@@ -96,7 +95,7 @@ def make_carrier(
         scalar=_torch.is_scalar(node, number),
         made=made,
         used=used,
-        turn=max(turn, 0),
+        turn=turn,
         freed=trip,
         binding=binding if path else "rebound",
         lengths=lengths,

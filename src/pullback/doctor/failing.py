@@ -1,6 +1,5 @@
 """An engine that raised: which tensor carried the graph, who freed it, where it was used."""
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -103,7 +102,7 @@ def _modified(
             continue
         path, kind = _owner_by_storage(tensor, node, here)
         made = lines.of(sequence)
-        turn = bisect_right(record.starts, sequence) - 1
+        turn = record.turn_of(sequence)
         writer = writes.get(tensor.data_ptr())
         if kind == "parameter" and record.steps:
             writer = record.steps[-1]

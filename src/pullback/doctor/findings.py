@@ -1,10 +1,10 @@
 """Findings: what the doctor saw, as frozen records."""
 
-import html
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import overload
+
+from pullback.doctor.rendering import as_html, as_json, as_text
 
 SEVERITIES = ("info", "warning", "error")
 
@@ -39,10 +39,7 @@ class Finding:
 
     def __str__(self) -> str:
         """The finding as lines of text."""
-        lines = [f"pullback doctor: {self.severity}: {self.rule}"]
-        for label, words in self.parts():
-            lines.append(f"  {label + ':':<10}{words}")
-        return "\n".join(lines)
+        return as_text(self)
 
     def parts(self) -> list[tuple[str, str]]:
         """Label and words of each part that has something to say."""
@@ -87,7 +84,7 @@ class Findings(Sequence[Finding]):
 
     def to_json(self) -> str:
         """The findings as a JSON array."""
-        return json.dumps([asdict(f) for f in self._items], indent=2)
+        return as_json(self)
 
     def __len__(self) -> int:
         return len(self._items)
@@ -103,21 +100,9 @@ class Findings(Sequence[Finding]):
         return tuple(self._items)[index] if isinstance(index, slice) else self._items[index]
 
     def __str__(self) -> str:
-        if not self._items:
-            return "pullback doctor: nothing found"
-        return "\n\n".join(str(finding) for finding in self._items)
+        return "\n\n".join(str(f) for f in self._items) or "pullback doctor: nothing found"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        # Shown by notebooks; every word may come from the user's source, so it is escaped.
-        blocks = []
-        for finding in self._items:
-            rows = "".join(
-                f"<tr><th style='text-align:left'>{label}</th>"
-                f"<td style='text-align:left'>{html.escape(words)}</td></tr>"
-                for label, words in finding.parts()
-            )
-            heading = f"<b>{html.escape(finding.severity)}: {html.escape(finding.rule)}</b>"
-            blocks.append(f"<div>{heading}<table>{rows}</table></div>")
-        return "".join(blocks) or "<p>pullback doctor: nothing found</p>"
+        return as_html(self)

@@ -1,6 +1,7 @@
 """Recording: what each backward reached, before the engine frees it."""
 
 import threading
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from functools import wraps
@@ -19,12 +20,13 @@ from pullback.doctor.lines import Lines
 from pullback.doctor.operations import OperationWatch
 from pullback.doctor.owners import Held, held
 from pullback.doctor.records import Backward, Turn
-from pullback.doctor.rules import failure_findings, silent_findings
+from pullback.doctor.rules import failure_findings, silent_findings, unseen_findings
 from pullback.doctor.sites import Site, caller, locate, site_of, user_frame, user_frames
 from pullback.doctor.walk import Walk, walk
 
 _EXAMINED = 4  # passes that are looked at closely; nearly every fault shows in the second
 _REMEMBERED = 256  # trips
+_STARTS = 10_000  # passes
 _NOTHING: frozenset[int] = frozenset()
 
 
@@ -50,7 +52,7 @@ class ThreadRecord(threading.local):
     def __init__(self) -> None:
         self.turn = Turn(0, 0)
         self.turns: deque[Turn] = deque([self.turn], maxlen=8)
-        self.starts = [0]
+        self.starts: deque[int] = deque([0], maxlen=_STARTS)
         self.calls: set[int] = set()
         self.backwards: deque[Backward] = deque(maxlen=_REMEMBERED)
         self.steps: deque[Site] = deque(maxlen=16)
@@ -59,6 +61,11 @@ class ThreadRecord(threading.local):
         self.several = True
         self.end = 0
         self.inside = False
+
+    def turn_of(self, sequence: int) -> int:
+        """The pass in which the node of this number was made."""
+        made = bisect_right(self.starts, sequence)
+        return max(self.turn.number - len(self.starts) + made, 0)
 
 
 def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,10 +108,14 @@ class Recorder:
     def open(self) -> None:
         """Start to record."""
         self.record.end = self.record.turn.start = _torch.next_sequence()
-        self.record.starts = [self.record.end]
+        self.record.starts = deque([self.record.end], maxlen=_STARTS)
         if self.full:
             self.watch = OperationWatch(self.lines, self.examination, self.site)
             self.watch.__enter__()
+        self._open_gate()
+
+    @_guarded
+    def _open_gate(self) -> None:
         open_gate(self)
 
     def close(self) -> None:
@@ -115,12 +126,14 @@ class Recorder:
             if self.watch.broken:
                 self.broken = self.broken or self.watch.broken
         self._finish()
-        for finding in silent_findings(self.examination, self.broken, self._lacks):
+        for finding in unseen_findings(self.broken, self._lacks):
             self.findings.add(finding)
 
     @_guarded
     def _finish(self) -> None:
         self.examination.finish(held(user_frames(caller())))
+        for finding in silent_findings(self.examination):
+            self.findings.add(finding)
 
     def site(self, frame: FrameType | None) -> Site:
         """The site of a frame, built once for each instruction."""

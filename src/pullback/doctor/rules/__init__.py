@@ -63,12 +63,14 @@ def failure_findings(failure: Failure) -> Iterator[Finding]:
     yield from partial.findings(failure)
 
 
-def silent_findings(
-    examination: Examination, broken: str, lacks: tuple[str, ...]
-) -> Iterator[Finding]:
-    """What the rules make of a run as a whole, and what could not be seen."""
+def silent_findings(examination: Examination) -> Iterator[Finding]:
+    """What the rules make of a run as a whole."""
     for family in _RUN_FAMILIES:
         yield from family.findings(examination.events, examination)
+
+
+def unseen_findings(broken: str, lacks: tuple[str, ...]) -> Iterator[Finding]:
+    """What could not be seen, and why."""
     for reason in (*((broken,) if broken else ()), *lacks):
         yield Finding(
             "blind-doctor",

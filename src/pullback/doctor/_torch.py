@@ -44,6 +44,8 @@ next_sequence: Callable[[], int] = getattr(torch._C._autograd, "_get_sequence_nr
 
 
 # While the doctor itself reads tensors, no operation watch (ours or the user's) should hear of it.
+# Without any watch on the stack (level="light", most programs) there is nothing to silence.
+modes: Callable[[], int] = torch._C._len_torch_function_stack
 unheard = getattr(torch._C, "DisableTorchFunction", contextlib.nullcontext)
 
 

@@ -76,6 +76,8 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
         if self.broken:
             return None
         try:
+            if not _torch.modes():
+                return method(self, *arguments)
             with _torch.unheard():
                 return method(self, *arguments)
         except Exception as error:
@@ -155,13 +157,14 @@ class Recorder:
         retain, create = bool(arguments[1]), bool(arguments[2])
         frame, mark = locate(caller())
         roots = _torch.roots_of(outputs)
+        numbers = frozenset([_torch.sequence_of(node) for node, _ in roots])
+        newest = max(numbers, default=record.end)
         # A loss made before the last backward belongs to the same pass, even in a loop.
-        fresh = any(_torch.sequence_of(node) >= record.end for node, _ in roots) or not roots
+        fresh = newest >= record.end
         if fresh and mark in record.calls and (accumulate or not retain):
             self._new_pass(record)
         record.calls.add(mark)
         examined = self._examines(record)
-        numbers = frozenset([_torch.sequence_of(node) for node, _ in roots])
         # Once a loop has shown one backward a pass, everything up to its root is that pass; the
         # exact walk is then put off until something fails, since the graph outlives the engine.
         exact = examined or record.several
@@ -175,7 +178,7 @@ class Recorder:
             create,
             frozenset(found.nodes.values())
             if found is not None
-            else range(record.turn.start, max(numbers, default=-1) + 1),
+            else range(record.turn.start, newest + 1),
             frozenset([_torch.sequence_of(edge.producer) for edge in found.below])
             if found is not None
             else _NOTHING,

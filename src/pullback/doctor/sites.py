@@ -110,23 +110,19 @@ def caller(depth: int = 1) -> FrameType | None:
     return sys._getframe(depth + 1)
 
 
+_DEEP = 60  # twenty frames tell calls apart; test runners add forty that are always the same
+
+
 def locate(frame: FrameType | None) -> tuple[FrameType | None, int]:
-    """The user's innermost frame, and a number for the whole stack of calls above it.
+    """The user's innermost frame, and a number for the stack of calls from there on.
 
     The number goes by instruction and not only by line, and by file names, not code objects, so
     that a notebook cell that is run again counts as the same.
     """
     parts: list[Any] = []
-    mine = None
-    known = _IN_LIBRARY.get  # one climb, since every backward makes it
-    frame = outside = user_frame(frame)
-    while frame is not None:
+    mine = frame = user_frame(frame)
+    while frame is not None and len(parts) < _DEEP:
         code = frame.f_code
-        library = known(code)
-        if library is None:
-            library = in_library(code)
-        if mine is None and not library:
-            mine = frame
         parts += (frame.f_lasti, code.co_filename, code.co_name)
         frame = frame.f_back
-    return mine or outside, hash(tuple(parts))
+    return mine, hash(tuple(parts))

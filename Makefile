@@ -9,7 +9,7 @@ export MPLBACKEND ?= agg
 .PHONY: demo test check format bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/pullback demo --output demo-report.html
+	$(BIN)/pullback demo --output demo-report.html --force
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2

@@ -176,7 +176,7 @@ def _airfoil() -> Data:
 
 
 def airfoil(rng: np.random.Generator, rows: int = 42_039) -> Data:
-    """Drag of 42,039 airfoils by 14 shape modes, Mach number and angle, with adjoint derivatives."""
+    """Drag of airfoils by 14 shape modes, Mach number and angle, with adjoint derivatives."""
     x, y, dydx = _airfoil()
     keep = rng.permutation(len(x))[:rows]
     return x[keep], y[keep], dydx[keep]
@@ -260,7 +260,7 @@ def swap(data: Data, rng: np.random.Generator) -> Data:
 
 
 def standardise(data: Data, rng: np.random.Generator) -> Data:
-    """A scaler in front, where the inputs had units of their own: spreads of 3 to 30 or 1 by that."""
+    """A scaler in front of inputs that had units of their own: spreads of 3 to 30, or 1 by that."""
     x, y, dydx = data
     spread = (3.0 * 10.0 ** rng.uniform(0, 1, x.shape[1])) ** rng.choice([-1, 1], x.shape[1])
     return (x - x.mean(axis=0)) / x.std(axis=0), y, dydx * x.std(axis=0) / spread

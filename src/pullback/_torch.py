@@ -33,6 +33,15 @@ def has_refusal(gradients: Sequence[Tensor]) -> bool:
     return any(node.name() == "torch::autograd::Error" for node in _nodes_of(gradients))
 
 
+def pull_through_tanh(g: Tensor, a: Tensor) -> Tensor:
+    """The product g · (1 - a²), a = tanh(z), as one kernel that can be differentiated again.
+
+    Written out it is three kernels, and eight more in its backward: a training step of a network
+    of width 128 costs 2.5 times one on values alone, and 2.0 times with this one.
+    """
+    return torch.ops.aten.tanh_backward(g, a)
+
+
 def _nodes_of(tensors: Sequence[Tensor]) -> Iterator[Node]:
     """All nodes of a graph, each once; iterative, since graphs run deep."""
     seen = {tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None}

@@ -10,18 +10,18 @@
     │   ├── UnconnectedInputError           the output does not depend on the input
     │   └── CoupledRowsError                row i of the output depends on row j of the input
     ├── LabelError (ValueError)             derivative labels contradict the value labels
-    ├── ActivationError (ValueError)        an activation is not elementwise, or its derivative is wrong
+    ├── ActivationError (ValueError)        an activation that can't be used, or its derivative
     ├── GraphFaultError (RuntimeError)      the doctor found what it was told to raise on
     ├── FileError (ValueError)
     │   ├── TableError                      a data file, a row or a cell of it
     │   └── ModelFileError                  a saved model, or a checkpoint
-    └── MissingExtraError (ImportError)     an optional dependency is not installed
+    ├── MissingExtraError (ImportError)     an optional dependency is not installed
+    └── NativeBuildError (RuntimeError)     the native step could not be compiled
 
     PullbackWarning (UserWarning)
     ├── CollapseWarning                     training ended as a constant and was restarted
     ├── PiecewiseLinearWarning              a derivative loss cannot train this activation
-    ├── LabelWarning                        derivative labels look inconsistent with the values
-    └── DomainWarning                       inputs lie outside what the model was trained on
+    └── LabelWarning                        derivative labels look inconsistent with the values
 """
 
 
@@ -81,6 +81,10 @@ class MissingExtraError(PullbackError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
 
 
+class NativeBuildError(PullbackError, RuntimeError):
+    """The native training step could not be compiled."""
+
+
 class PullbackWarning(UserWarning):
     """Base of every warning given by pullback."""
 
@@ -95,7 +99,3 @@ class PiecewiseLinearWarning(PullbackWarning):
 
 class LabelWarning(PullbackWarning):
     """Derivative labels look inconsistent with the value labels."""
-
-
-class DomainWarning(PullbackWarning):
-    """Inputs lie outside the data that the model was trained on."""

@@ -47,7 +47,14 @@ def made(tmp_path_factory):
         "--optimizer", "lbfgs", "--epochs", "200", "--seed", "0",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    return SimpleNamespace(folder=folder, model=model, said=result.stdout)
+    said = result.stdout
+    (folder / "other.csv").write_text("a,y\n1,2\n2,3\n3,5\n")
+    result = run(
+        "fit", folder / "other.csv", "--x", "a", "--y", "y", "-o", folder / "other", "--epochs", 1,
+        "--quiet",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    return SimpleNamespace(folder=folder, model=model, said=said)
 
 
 @pytest.fixture

@@ -24,6 +24,14 @@ def test_the_installed_command():
         assert f"\n  {name} " in shown
 
 
+def test_heavy_libraries_are_imported_when_they_are_used():
+    code = "import sys, pullback.cli, pullback.tables, pullback.reports; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "click" in loaded
+    assert not loaded & {"matplotlib", "pyarrow", "sklearn", "pandas", "polars"}
+
+
 def test_version():
     assert run("--version").stdout.startswith(f"pullback {__version__} (torch ")
 
@@ -206,6 +214,17 @@ def test_report_of_two_models(made, here):
     )  # fmt: skip
     assert (result.exit_code, result.output) == (0, "")
     assert "Side by side" in Path("r.html").read_text(encoding="utf-8")
+
+
+def test_two_models_of_one_name_are_told_apart(made, here):
+    shutil.copytree(made.model, "again/model")
+    result = run(
+        "report", "again/model", made.folder / "test.csv", "--against", made.model,
+        "-o", "r.html", "--json", "m.json", "--quiet",
+    )  # fmt: skip
+    assert (result.exit_code, result.output) == (0, "")
+    names = [record["name"] for record in json.loads(Path("m.json").read_text())]
+    assert names == ["again/model", str(made.model)]
 
 
 def test_report_without_derivatives(made, here):

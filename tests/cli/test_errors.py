@@ -59,7 +59,7 @@ MISTAKES = [
     Mistake(
         "contradiction",
         ("fit", "rows.csv", *XY, "-o", "out", "--hidden", "4", "--epochs", "2"),
-        ("dydx contradicts y", "derivatives of y by a"),
+        ("rows.csv", "dydx contradicts y", "derivatives of y by a", "--check-labels off"),
         rows("a,y,dy/da\n" + "".join(f"{a},{a * a},{-2 * a}\n" for a in np.linspace(-1, 1, 40))),
     ),
     Mistake("validation", (*FIT, "--validation", "no.csv"), ("no.csv: there is no such file",),
@@ -94,6 +94,8 @@ MISTAKES = [
     Mistake("json exists", (*REPORT, "--json", "m.json"), ("m.json: exists",),
             text("m.json", "{}")),
     Mistake("against", (*REPORT, "--against", "gone"), ("gone:",)),
+    Mistake("other columns", (*REPORT, "--against", "MADE/other"),
+            ("other: expected a model from spot, vol to price", "got one from a to y")),
     Mistake("demo exists", ("demo", "-o", "out.html"), ("out.html: exists",),
             text("out.html", "old")),
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from tests.learning.problems import Interrupt, field, two_fields
 
 from pullback import DifferentialRegressor
 from pullback.errors import CollapseWarning, InputError, ModelFileError, PullbackWarning
+from pullback.learning.history import History
 from pullback.learning.tensor_tree import CONFIG, WEIGHTS
 
 X, Y, DYDX = field()
@@ -91,6 +92,26 @@ class TestResume:
                 model(tmp_path / "c", optimizer).fit(X, Y, DYDX)
 
         assert same_bits(model(tmp_path / "c", optimizer).fit(X, Y, DYDX), whole)
+
+    @pytest.mark.parametrize("activation", ["tanh", "softplus", "gelu"])
+    def test_between_two_epochs_compiled_or_not(self, tmp_path, monkeypatch, activation):
+        """A small network may train in compiled code, which Ctrl-C reaches between epochs."""
+        whole = model(activation=activation).fit(X, Y, DYDX)
+        record = History.record
+
+        def record_and_stop(history, epoch, *more):
+            record(history, epoch, *more)
+            if epoch == 11:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(History, "record", record_and_stop)
+            with pytest.warns(PullbackWarning, match="after epoch 11"):
+                model(tmp_path / "c", activation=activation).fit(X, Y, DYDX)
+        resumed = model(tmp_path / "c", activation=activation).fit(X, Y, DYDX)
+
+        assert same_bits(resumed, whole)
+        assert resumed.history_.train == whole.history_.train
 
     def test_in_the_first_epoch_starts_again(self, tmp_path):
         whole = model().fit(X, Y, DYDX)

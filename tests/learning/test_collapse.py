@@ -4,8 +4,9 @@ import pytest
 import torch
 from tests.learning.problems import Apply, draw
 
-from pullback.learning.collapse import is_collapsed
+from pullback.learning.collapse import is_collapsed, is_diverged
 from pullback.learning.data import DifferentialData
+from pullback.learning.loss import DifferentialLoss
 from pullback.learning.networks import Twin
 
 X = draw(400, 3)
@@ -67,3 +68,12 @@ def test_unknown_values_are_left_out():
     y = torch.where(torch.arange(400)[:, None] % 2 == 0, torch.nan, X[:, :1])
 
     assert is_collapsed(constant(), DifferentialData(X, y))
+
+
+def test_a_loss_above_that_of_predicting_nothing_is_divergence():
+    data = DifferentialData(X, X[:, :1] ** 2, torch.ones(len(X), 1, X.shape[1]).to(X))
+    loss = DifferentialLoss.of(data)
+    nothing = float(loss(torch.zeros_like(data.y), data.y, torch.zeros_like(data.dydx), data.dydx))
+
+    assert is_diverged(loss, data, 2.01 * nothing)
+    assert not is_diverged(loss, data, 1.99 * nothing)

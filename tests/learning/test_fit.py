@@ -280,7 +280,7 @@ class TestTrouble:
         with pytest.warns(CollapseWarning) as told:
             fitted = collapsing(learning_rate=10.0, restarts=1).fit(X, Y, DYDX)
 
-        assert "training ended as a constant 2 times; the best try is kept" in str(told[-1].message)
+        assert "training ended as a constant in 2 tries; the best is kept" in str(told[-1].message)
         assert fitted.history_.events[-1] == str(told[-1].message).removeprefix("fit: ")
         assert np.isfinite(predictions(fitted)).all()
 
@@ -301,7 +301,7 @@ class TestTrouble:
         words = " ".join(fitted.history_.events)
 
         assert "stopped early" in words
-        assert "2 times" in words
+        assert "in 2 tries" in words
 
 
 def collapsing(**more):

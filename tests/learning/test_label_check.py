@@ -224,6 +224,36 @@ def test_the_report_repeats_itself_and_leaves_the_data_alone():
         np.testing.assert_array_equal(part, copy)
 
 
+def _unusable():
+    x, y, dydx = _smooth(100)
+    yield "nothing known", (x, y, np.nan * dydx)
+    yield "constant y", (x, 0 * y, dydx)
+    yield "constant x", (0 * x, y, dydx)
+    yield "no rows", (x[:0], y[:0], dydx[:0])
+    yield "labels of one row only", (x, y, np.where(np.arange(100)[:, None] == 7, dydx, 0.0))
+
+
+@pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in _unusable()])
+def test_data_that_say_nothing(data):
+    report = check_labels(*data)
+    assert [factor.verdict for factor in report.factors] == ["cannot tell"] * 3
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e20])
+def test_units_do_not_matter(scale):
+    x, y, dydx = _smooth()
+    units = np.array([1e12, 1.0, 1e-12])
+    assert check_labels(x * units, scale * y, scale * dydx / units).ok
+    (finding,) = check_labels(x * units, scale * y, -scale * dydx / units).findings
+    assert finding.kind == "sign"
+
+
+def test_infinite_labels_are_unknown_ones():
+    x, y, dydx = _smooth()
+    dydx[5, 1] = y[9] = np.inf
+    assert [factor.verdict for factor in check_labels(x, y, dydx).factors] == ["consistent"] * 3
+
+
 def test_shapes_that_do_not_fit():
     x, y, dydx = _smooth()
     with pytest.raises(ShapeError, match=r"check_labels: expected x \[N, D\].*dydx \[3, 400\]"):

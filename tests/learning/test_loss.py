@@ -9,7 +9,7 @@ from tests.references import assert_close
 
 from pullback.errors import InputError, PiecewiseLinearWarning, ShapeError
 from pullback.learning.data import DifferentialData
-from pullback.learning.loss import DifferentialLoss
+from pullback.learning.loss import FLOOR, DifferentialLoss
 from pullback.learning.networks import Twin
 from pullback.learning.optimizers import loss_terms
 from pullback.learning.scaling import Scaling
@@ -146,7 +146,7 @@ class TestFormula:
             sample_weight=data.sample_weight, dydx_weight=data.dydx_weight,
         )  # fmt: skip
 
-        expected = loss_by_loop(predicted, data, lam=0.7, second=0.2, floor=1e-3)
+        expected = loss_by_loop(predicted, data, lam=0.7, second=0.2, floor=FLOOR)
         for kind, term in expected.items():
             assert_close(got[kind], torch.tensor(term, dtype=torch.float64), tolerance=1e-12)
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.learning.problems import Interrupt, draw, mlp, random_data
+from tests.learning.problems import Interrupt, mlp, random_data
 from tests.references import assert_close
 from torch import nn
 
@@ -52,15 +52,15 @@ class TestOneCycle:
 class TestAdam:
     @pytest.mark.parametrize(("rows", "size"), [(23, 5), (20, 5), (7, 100), (11, 2)])
     def test_every_row_once_an_epoch_in_batches_of_equal_size(self, rows, size):
-        data = DifferentialData(torch.arange(float(rows))[:, None].double(), draw(rows, 1))
-        stepper = adam(Twin(mlp(inputs=1)), data, batch_size=size)
-        batches = [batch.x[:, 0] for batch in stepper._shuffled()]
+        stepper = adam(Twin(mlp(inputs=1)), random_data(rows), batch_size=size)
+        sizes = stepper.bounds.diff()
+        first, second = stepper.shuffle(), stepper.shuffle()
 
-        assert sorted(torch.cat(batches).tolist()) == list(range(rows))
-        assert max(map(len, batches)) - min(map(len, batches)) <= 1
-        assert not torch.equal(
-            torch.cat(batches), torch.cat([b.x[:, 0] for b in stepper._shuffled()])
-        )
+        assert stepper.bounds[[0, -1]].tolist() == [0, rows]
+        assert len(sizes) == stepper.batches
+        assert sizes.max() - sizes.min() <= 1
+        assert sorted(first.tolist()) == list(range(rows))
+        assert not torch.equal(first, second)
 
     def test_equals_a_loop_written_out(self):
         data = random_data(rows=12)

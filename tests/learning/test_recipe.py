@@ -7,8 +7,10 @@ from tests.learning.problems import draw, field
 
 from pullback.errors import InputError
 from pullback.learning.data import DifferentialData
-from pullback.learning.recipe import FEW_ROWS, choose_recipe, noise_share
+from pullback.learning.noise import measure_noise
+from pullback.learning.recipe import FEW_ROWS, choose_recipe
 from pullback.learning.scaling import Scaling
+from pullback.pathwise.markets.bachelier import BachelierBasket
 
 
 def exact(rows=200, noise=0.0, slope_noise=0.0):
@@ -24,15 +26,36 @@ class TestAuto:
     def test_exact_and_few_take_lbfgs(self, rows):
         recipe = choose_recipe(exact(rows))
 
-        assert (recipe.optimizer, recipe.epochs, recipe.batch_size) == ("lbfgs", 2_000, rows)
+        assert (recipe.optimizer, recipe.epochs, recipe.batch_size) == ("lbfgs", 4_000, rows)
         assert f"lbfgs: {rows} rows whose values and derivatives agree" in recipe.reason
 
-    @pytest.mark.parametrize("noise", [{"noise": 0.5}, {"slope_noise": 5.0}])
+    @pytest.mark.parametrize("noise", [{"noise": 0.5}, {"slope_noise": 1.5}])
     def test_noisy_ones_take_adam(self, noise):
         recipe = choose_recipe(exact(**noise))
 
         assert recipe.optimizer == "adam"
         assert "the labels are noisy, and L-BFGS would fit the noise" in recipe.reason
+
+    @pytest.mark.parametrize("inputs", [1, 7, 20])
+    @pytest.mark.parametrize("rows", [200, 1_000, 4_000])
+    def test_payoffs_of_simulated_paths_take_adam(self, inputs, rows):
+        """Half of them are zero with all their derivatives, and agree with their neighbours."""
+        market = BachelierBasket.random(inputs, np.random.RandomState(1))
+        sample = market.sample(rows, np.random.RandomState(2))
+        data = DifferentialData(
+            *(torch.from_numpy(a) for a in (sample.x, sample.y[:, None], sample.dydx[:, None]))
+        )
+
+        assert choose_recipe(Scaling.from_data(data).scale(data)).optimizer == "adam"
+
+    @pytest.mark.parametrize("rows", [50, 100, 400])
+    def test_a_wavy_function_known_exactly_takes_lbfgs(self, rows):
+        x = np.random.default_rng(0).uniform(-1, 1.5, (rows, 2))
+        y = (x**2 - 10 * np.cos(2 * np.pi * x)).sum(1)
+        dydx = 2 * x + 20 * np.pi * np.sin(2 * np.pi * x)
+        data = DifferentialData(*(torch.from_numpy(a) for a in (x, y[:, None], dydx[:, None])))
+
+        assert choose_recipe(Scaling.from_data(data).scale(data)).optimizer == "lbfgs"
 
     def test_many_rows_take_adam(self):
         x = draw(FEW_ROWS + 1, 1)
@@ -67,27 +90,40 @@ class TestAuto:
 
 class TestNoise:
     def test_measures_the_noise_of_values(self):
-        for noise in (0.1, 0.3):
-            data = exact(800, noise=0.0)
+        for noise in (0.2, 0.4):
+            data = exact(800)
             data.y.add_(noise * draw(800, 1, seed=8))
 
-            # A median over 800 dependent pairs: its standard error is some 5 %.
-            assert noise_share(data.x, data.y, data.dydx) == pytest.approx(noise, rel=0.2)
+            # A root mean square over some 800 dependent pairs: its standard error is some 5 %.
+            assert measure_noise(data.x, data.y, data.dydx).value == pytest.approx(noise, rel=0.2)
+
+    def test_a_miss_that_shrinks_with_the_distance_is_curvature(self):
+        x = torch.tensor([-3.14, -1.05, 1.05, 3.14]).double()[:, None]
+        far_apart = measure_noise(x, x * x.sin(), (x.sin() + x * x.cos())[:, None])
+
+        assert far_apart.value > 0.5
+        assert far_apart.exponent > 1
+        assert not far_apart.present
 
     def test_the_noisier_output_counts(self):
         data = exact()
         y = torch.cat([data.y, data.y + 0.5 * draw(200, 1, seed=8)], 1)
-        dydx = data.dydx.expand(-1, 2, -1)
+        noise = measure_noise(data.x, y, data.dydx.expand(-1, 2, -1))
 
-        assert noise_share(data.x, y, dydx) > 0.3
+        assert noise.value > 0.3
+        assert noise.present
 
     def test_repeated_rows_show_noise_too(self):
         x = torch.zeros(50, 2).double()
+        noise = measure_noise(x, draw(50, 1), torch.ones(50, 1, 2).double())
 
-        assert noise_share(x, draw(50, 1), torch.zeros(50, 1, 2).double()) > 0.5
+        assert noise.value > 0.5
+        assert noise.present
 
-    def test_one_row(self):
-        assert noise_share(*(torch.ones(s).double() for s in ((1, 2), (1, 1), (1, 1, 2)))) == 0
+    def test_one_row_has_no_neighbour(self):
+        one = (torch.ones(s).double() for s in ((1, 2), (1, 1), (1, 1, 2)))
+
+        assert not measure_noise(*one).known
 
 
 class TestAsked:

@@ -7,7 +7,6 @@ from tests.reports.models import known, rows
 
 from pullback.errors import ShapeError
 from pullback.reports import comparison, comparison_table, evaluate, metrics_table, summary
-from pullback.reports.figures import scaled_error
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
@@ -43,7 +42,7 @@ def test_error_of_rows_has_the_metrics_as_its_mean():
         weights = np.array([metric.rows for metric in quantities])
         squares = np.array([metric.scaled_rmse for metric in quantities]) ** 2
         counts = np.isfinite(y).sum(1) if not derivatives else np.isfinite(dydx).sum((1, 2))
-        found = scaled_error(evaluation, derivatives=derivatives) ** 2
+        found = evaluation.scaled_errors(derivatives=derivatives) ** 2
         assert_allclose((found * counts).sum(), (weights * squares).sum(), rtol=1e-9)
 
 
@@ -64,6 +63,7 @@ def test_json_holds_everything_but_rows():
     assert len(record["metrics"]["derivatives"]) == 6
     assert record["metrics"]["values"][0]["rmse"] == pytest.approx(0.1)
     assert record["training"]["optimizer"] == "adam"
+    assert record["training"]["parameters"] == {"hidden": "4, 4"}
     assert record["training"]["train"]["derivative"] == [2.0, 0.2, 0.02]
     assert set(record["training"]["versions"]) == {"pullback", "torch", "numpy", "Python"}
 
@@ -73,10 +73,10 @@ def test_sentences_say_what_the_figures_say():
     x[:100] += 9.0  # far outside
     evaluation = evaluate(model, x, *model.exact(x))
     text = " ".join(summary(evaluation))
-    assert "RMSE) of price is 0.25 USD" in text
+    assert "RMSE) of price is 0.250 USD" in text
     assert "mean cosine of 1.000000" in text
     assert f"{int(evaluation.outside.sum())} of 400 test rows" in text
-    assert "the error of price is 1 times as large" in text
+    assert "the error of price is 1.0 times as large" in text
 
 
 def test_comparison_says_the_factor():
@@ -86,7 +86,7 @@ def test_comparison_says_the_factor():
     pair = [evaluate(one, x, *truths, name="old"), evaluate(two, x, *truths, name="new")]
     first, second, *_ = comparison(pair)
     assert first.startswith("The error of price is 4 times smaller for “new” than for “old”")
-    assert "RMSE 0.1 against 0.4" in first
+    assert "RMSE 0.100 against 0.400" in first
     assert "mean error of the derivatives is 1.5 times larger" in second
 
 

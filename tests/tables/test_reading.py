@@ -6,6 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from pullback.errors import TableError
 from pullback.tables import (
@@ -47,6 +50,19 @@ def test_written_table_reads_back_bit_for_bit(tmp_path, suffix):
     assert_same(got, expected)
     units = {} if suffix == ".csv" else dict(COLUMNS.units)
     assert got.columns == Columns(COLUMNS.inputs, COLUMNS.outputs, units)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    values=arrays(float, (5, 4), elements=st.floats(allow_infinity=False, allow_nan=False)),
+    suffix=st.sampled_from(SUFFIXES),
+)
+def test_every_number_survives(tmp_path_factory, values, suffix):
+    """Subnormal, huge, negative zero: the same bits come back."""
+    path = tmp_path_factory.mktemp("rows") / f"rows{suffix}"
+    write_table(path, Table(COLUMNS, values[:, :2], values[:, 2:]))
+    got = read_table(path, x=["spot,vol"], y=["price,fee"])
+    assert np.concatenate([got.x, got.y], axis=1).tobytes() == values.tobytes()
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".npz"])
@@ -139,6 +155,25 @@ def test_npz_arrays_without_names(tmp_path):
     got = read_table(path)
     assert got.columns == Columns(("x0", "x1"), ("y",))
     np.testing.assert_array_equal(got.dydx, expected.dydx[:, :1])
+
+
+def test_npz_inputs_alone_keep_their_names(tmp_path):
+    path, whole = tmp_path / "rows.npz", table()
+    write_table(path, Table(COLUMNS, whole.x))
+    source = open_source(path)
+    assert source.names == ("spot", "vol")
+    (chunk,) = iter_chunks(source, locate(source, COLUMNS, truths=False))
+    np.testing.assert_array_equal(chunk.x, whole.x)
+
+
+def test_npz_without_names_says_how_to_take_arrays(tmp_path):
+    path = tmp_path / "rows.npz"
+    np.savez(path, x=table().x)
+    source = open_source(path)
+    with pytest.raises(TableError, match="Whole arrays go by their names: x"):
+        locate(source, COLUMNS, truths=False)
+    (chunk,) = iter_chunks(source, locate(source, COLUMNS, x=["x"], truths=False))
+    np.testing.assert_array_equal(chunk.x, table().x)
 
 
 def test_npz_arrays_under_other_names_and_orders(tmp_path):

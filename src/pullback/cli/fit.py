@@ -18,6 +18,7 @@ from pullback.cli.options import (
     roles,
     units_of,
 )
+from pullback.errors import LabelError
 from pullback.learning import DifferentialRegressor
 from pullback.reports import evaluate, metrics_table
 from pullback.tables import Table, choose, locate, open_source, read_all
@@ -39,7 +40,7 @@ from pullback.tables import Table, choose, locate, open_source, read_all
 @click.option("--epochs", type=click.IntRange(1), help="Passes over the rows, or iterations.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows a step.")
 @click.option("--learning-rate", type=click.FloatRange(0, min_open=True), help="Adam's peak.")
-@click.option("--weight-decay", type=click.FloatRange(0), default=0.0, show_default=True)
+@click.option("--weight-decay", type=click.FloatRange(0), help="Default: by the labels.")
 @click.option(
     "--derivative-weight",
     type=click.FloatRange(0),
@@ -62,7 +63,13 @@ from pullback.tables import Table, choose, locate, open_source, read_all
     show_default=True,
     help="What to do when derivatives contradict values.",
 )
-@click.option("--seed", type=int, help="The same seed gives the same model on a CPU.")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="The same seed gives the same model on a CPU.",
+)
 @click.option("--dtype", type=click.Choice(["float32", "float64"]), help="Of the network.")
 @click.option("--device", help="Such as cpu or cuda.")
 @click.option("--checkpoint", type=PATH, help="A folder to continue an interrupted run from.")
@@ -81,7 +88,7 @@ def command(
     validation: Path | None,
     hidden: str,
     check_labels: str,
-    seed: int | None,
+    seed: int,
     quiet: bool,
     force: bool,
     **parameters: Any,
@@ -108,11 +115,15 @@ def command(
         held_out = read_all(source, locate(source, rows.columns, x=x, y=y, dydx=items))
     if not quiet:
         click.echo(_described(data, rows))
-    model.fit(
-        *_labels(rows),
-        validation_data=None if held_out is None else _labels(held_out),
-        columns=rows.columns,
-    )
+    try:
+        model.fit(
+            *_labels(rows),
+            validation_data=None if held_out is None else _labels(held_out),
+            columns=rows.columns,
+        )
+    except LabelError as error:
+        # The error speaks to a caller in Python; the option goes by another name.
+        raise LabelError(f"{data}: {error} (Here: --check-labels off.)") from error
     model.save(output)
     if not quiet:
         click.echo(_trained(model, output))

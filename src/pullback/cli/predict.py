@@ -1,12 +1,12 @@
 """`pullback predict`: values and derivatives for the rows of a table, chunk by chunk."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import numpy as np
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from pullback.cli.options import PATH, check_output, force, output
 from pullback.learning import DifferentialRegressor
@@ -42,8 +42,9 @@ def command(
 ) -> None:  # fmt: skip
     """Predict the ROWS of a table with a MODEL, in bounded memory.
 
-    The output holds the inputs, the predictions under the model's names, their derivatives such as
-    dprice/dspot, and outside_domain: whether a row lies outside the model's training data.
+    The output holds, in the order of the rows: the inputs, the predictions under the model's
+    names, their derivatives such as dprice/dspot, and outside_domain: whether a row lies outside
+    the model's training data.
     """
     check_output(output, force, inputs=[rows])
     suffix_of(output)
@@ -69,9 +70,15 @@ def _predicted(model: DifferentialRegressor, chunk: Table, gradient: bool) -> Ta
     return Table(columns, chunk.x, y.reshape(shape), dydx.reshape(*shape, len(columns.inputs)))
 
 
-def _shown(chunks: Iterator[Table], quiet: bool) -> Iterable[Table]:
-    """The chunks, with a count of them where a person watches."""
+def _shown(chunks: Iterator[Table], quiet: bool) -> Iterator[Table]:
+    """The chunks, with a count of their rows where a person watches."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        return chunks
-    return track(chunks, "predicting", console=console, transient=True)
+        yield from chunks
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.completed:,} rows"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("predicting", total=None)
+        for chunk in chunks:
+            yield chunk
+            bar.advance(task, len(chunk))

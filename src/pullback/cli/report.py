@@ -7,7 +7,7 @@ import click
 from rich.console import Console
 
 from pullback.cli.options import PATH, check_output, derivative_items, force, output, roles
-from pullback.errors import TableError
+from pullback.errors import ModelFileError
 from pullback.learning import DifferentialRegressor
 from pullback.reports import Evaluation, evaluate, metrics_table, summary, write_page
 from pullback.tables import Table, locate, open_source, read_all, replacing
@@ -38,11 +38,11 @@ def command(
     source = open_source(test)
     items = derivative_items(dydx, no_derivatives)
     rows = read_all(source, locate(source, regressor.columns_, x=x, y=y, dydx=items))
-    evaluations = [_evaluated(regressor, rows, model)]
+    evaluations = [_evaluated(regressor, rows, _name(model, against))]
     if against is not None:
         other = DifferentialRegressor.load(against)
         _check_same_columns(regressor, other, against)
-        evaluations.insert(0, _evaluated(other, rows, against))
+        evaluations.insert(0, _evaluated(other, rows, _name(against, model)))
     write_page(
         output,
         evaluations,
@@ -60,8 +60,14 @@ def command(
         click.echo(f"Report: {output.resolve()}")
 
 
-def _evaluated(model: DifferentialRegressor, rows: Table, path: Path) -> Evaluation:
-    return evaluate(model, rows.x, rows.values, rows.dydx, name=path.resolve().name)
+def _name(path: Path, other: Path | None) -> str:
+    """The folder's name, or the whole path where another model's folder has the same."""
+    short = path.resolve().name
+    return str(path) if other is not None and other.resolve().name == short else short
+
+
+def _evaluated(model: DifferentialRegressor, rows: Table, name: str) -> Evaluation:
+    return evaluate(model, rows.x, rows.values, rows.dydx, name=name)
 
 
 def _check_same_columns(
@@ -69,7 +75,7 @@ def _check_same_columns(
 ) -> None:
     ours, theirs = model.columns_, other.columns_
     if (ours.inputs, ours.outputs) != (theirs.inputs, theirs.outputs):
-        raise TableError(
+        raise ModelFileError(
             f"{path}: expected a model from {', '.join(ours.inputs)} to {', '.join(ours.outputs)}, "
             f"got one from {', '.join(theirs.inputs)} to {', '.join(theirs.outputs)}"
         )

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import InputError, ShapeError
-from pullback.learning._columns import Array, Columns, is_frame, read
+from pullback.learning._given import Array, Given, is_frame, read
 
 Names = tuple[str, ...] | None
 
 
 def read_differentials(
     api: str, dydx: object, shape: tuple[int, int, int], inputs: Names, outputs: Names
-) -> Columns:
+) -> Given:
     """Derivative labels as [N, K, D], NaN = unknown.
 
     Args:
@@ -33,11 +33,11 @@ def read_differentials(
     elif is_frame(api, "dydx", dydx):
         read_frame = read(api, "dydx", dydx)
         if read_frame.names is None:
-            return Columns(_fit_shape(api, read_frame.values, shape), None)
+            return Given(_fit_shape(api, read_frame.values, shape), None)
         columns = dict(zip(read_frame.names, read_frame.values.T, strict=True))
     else:
-        return Columns(_fit_shape(api, read(api, "dydx", dydx).values, shape), None)
-    return Columns(_place(api, columns, shape, _slots(shape, inputs, outputs)), None)
+        return Given(_fit_shape(api, read(api, "dydx", dydx).values, shape), None)
+    return Given(_place(api, columns, shape, _slots(shape, inputs, outputs)), None)
 
 
 def _slots(

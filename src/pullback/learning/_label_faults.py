@@ -57,7 +57,7 @@ class _Explanation:
 def diagnose(
     problem: Problem, reading: Reading, names: Sequence[str], output_names: Sequence[str]
 ) -> list[LabelFinding]:
-    """Name the faults of one output: the best single cause that leaves nothing wrong, or several."""
+    """Name the faults of one output: the best single cause that leaves nothing wrong, or more."""
     words = _Words(problem, tuple(names), tuple(output_names))
     simple = [
         *_other_outputs(problem, words),
@@ -273,5 +273,5 @@ class _Words:
             "unrelated",
             (columns := list(columns)),
             f"the derivatives of {self._by(columns)} do not follow the slopes of {self._output}",
-            "check that the rows of x, y and dydx are in the same order, and that dydx is that of y",
+            "check that the rows of x, y and dydx are in one order, and that dydx is that of y",
         )

@@ -1,33 +1,40 @@
 """The moments that value labels and derivative labels must share, at a ladder of distances.
 
 Notation: rows a and b of a pair, Δx = x_b - x_a, Δy = y_b - y_a, H_j = ½(g_j(a) + g_j(b)) Δx_j with
-g the derivative labels, and g* = c_j g_j the true derivatives. By the trapezoid rule
+g the derivative labels, and c_j g_j the true derivatives. By the trapezoid rule
 
-    Δy = Σ_j c_j H_j + u,        E[u | x] = -1/12 Δx³ f''' + ...,
+    Δy = Σ_j c_j H_j + u,        E[u | x] = -1/12 Δx³ ∂³f + ...,
 
 where u also holds the noise of both labels. Three things stand in the way of plain regression.
 
 *Noise in g* (one simulated path a row) makes H noisy, and its noise is correlated with that of y.
 So c solves E[z u] = 0 with instruments z_j = ĝ_j Δx_j, where ĝ_j is a mean of the labels of *other*
 rows around the pair: it depends on x and on other rows' noise only. Which surroundings (the nearest
-rows, the leaf, ever larger blocks) is chosen by regressing H_j on the candidates, four numbers a
-column, so that the system stays just identified and no bias of many instruments arises:
+rows, the leaf, larger blocks) is chosen by regressing H_j on at most four candidates, column by
+column, so that the system stays just identified and has no bias of many instruments:
 
-    c = A⁻¹ Zᵀ Δy,   A = Zᵀ H,   c - c_true = Σ_p A⁻¹ z_p u_p.
+    c = A⁻¹ Zᵀ Δy,   A = Zᵀ H,   estimate - truth = Σ_p A⁻¹ z_p u_p.
 
-*Pairs share rows*, and the noise is not equal: the variance sums the influences s_i = Σ_{p∋i} A⁻¹ z_p u_p
-of each row, V = Σ_i s_i² - Σ_p (A⁻¹ z_p u_p)² (dyadic clusters; Fafchamps & Gubert, 2007). A few rows may carry all of
-it; (Σ s²)² / Σ s⁴ says how many do, and serves as the degrees of freedom of Student's t.
+*Pairs share rows*, and the noise is not equal. The variance adds up the influences of each row,
+with v_p = A⁻¹ z_p u_p and s_i = Σ_{p∋i} v_p (dyadic clusters; Fafchamps & Gubert 2007):
 
-*Curvature* biases c by about b h² at pair length h. Each level of the ladder is two to four times as
-long as the one before, so that estimates of two levels differ by more than the remaining bias of the
-shorter. Where the labels themselves turn within a pair's length, κ = E[(g_a - g_b)²] / E[(g_a + g_b)²]
-(with the noise taken out by multiplying with the same difference of the nearest rows), the
-trapezoid's relative error is near κ/3, and above 3/4 a level is not used.
+    V = Σ_i s_i² - Σ_p v_p².
 
-A last moment needs no instrument from g: Δy' between the rows nearest to a and to b. E[H Δy'] = E[Δy Δy']
-holds for right labels, whatever their noise; λ is the ratio of the two after a common linear
-part is taken from both. Shuffled labels give λ = 0, although their mean slope, and with it c, is right.
+A few rows may carry all of it; (Σ s²)² / Σ s⁴ says how many do, and serves as the degrees of
+freedom of Student's t.
+
+*Curvature* biases c by about b h² at pair length h, so that estimates at several lengths tell b.
+Where the labels themselves turn within a pair's length, even that fails. With
+
+    κ = E[(g_a - g_b)²] / E[(g_a + g_b)²]
+
+the trapezoid's relative error is near κ/3, and a level is used only where κ is clearly below 3/4.
+The noise is taken out of both squares by multiplying with the same expression in the nearest rows.
+
+A last moment needs no instrument from g: Δy′ between the rows nearest to a and to b. For right
+labels E[z H] = E[z Δy] with any function z of Δy′, whatever their noise; λ is the ratio of the two,
+less one common linear function of x. Rows in another order give λ = 0, although their mean slope,
+and with it c, is right.
 """
 
 from collections.abc import Sequence
@@ -40,7 +47,8 @@ from pullback.learning._neighbours import Floats, Neighbourhood, Pairs
 
 Booleans = NDArray[np.bool_]
 
-# One-sided. With six levels and twenty inputs, 1e-4 a data set, were c on the edge of being a fault.
+# One-sided, of a c on the very edge of being a fault: with six levels and twenty inputs 1e-4 a data
+# set. Right labels have c = 1, far inside.
 CRITICAL_PROBABILITY = 1e-6
 STRENGTH = 4.0
 ROUGHEST, CLEARLY_RESOLVED = 0.75, 2.5
@@ -81,7 +89,7 @@ class Estimates:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What one level says: of each input's factor, of one factor for all, of slopes where labels are 0, of λ.
+    """What one level says.
 
     Attributes:
         factors: c_j, [D]; not finite where it cannot be found.
@@ -154,6 +162,13 @@ def _instruments(hood: Neighbourhood, pairs: Pairs, g: Floats, dx: Floats, h: Fl
     surroundings = [_mean_of_mates(g, pairs.mates_a) + _mean_of_mates(g, pairs.mates_b)]
     surroundings += [_mean_of_block(g, pairs, size) for size in sizes]
     candidates = np.stack([0.5 * mean * dx for mean in surroundings], axis=2)  # [P, D, C]
+    if len(hood.order) < ROWS_PER_COEFFICIENT * g.shape[1]:
+        # Four numbers a column would fit the noise of H: four for all, columns in their own units
+        # as none is known to be right.
+        scale = np.sqrt((h**2).mean(axis=0))[:, None] + 1e-300
+        scaled = (candidates / scale).reshape(-1, candidates.shape[2])
+        mix = np.linalg.lstsq(scaled, (h / scale[:, 0]).ravel(), rcond=1e-6)[0]
+        return candidates @ mix
     scale = np.sqrt((candidates**2).mean(axis=0)) + 1e-300
     candidates /= scale
     gram = np.einsum("pdc,pde->dce", candidates, candidates) / len(dx)
@@ -308,7 +323,7 @@ def _agreement(
     value = float((z * h).sum() / below)
     influence = np.stack([z * (h - value * dy) / below, first - first.mean()], axis=1)
     error, effective = dyadic(influence, pairs.a, pairs.b, n)
-    # Mates share rows with other pairs; they lie in the leaf of their row, and leaves share none.
+    # Mates share rows with other pairs; they mostly lie in its leaf, and leaves share no row.
     leaves, _ = dyadic(influence, pairs.a // hood.leaf, pairs.b // hood.leaf, n)
     error = np.maximum(error, leaves)
     critical = float(_critical(effective[:1])[0])

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from pullback._torch import pull_through_tanh
 from pullback.derivatives._connect import autograd_on
 from pullback.derivatives._inputs import normal
 from pullback.errors import ActivationError
@@ -30,6 +31,7 @@ class Activation:
             saved.
         function: σ(z).
         derivative: σ'(z), given z and a = σ(z).
+        fused_pull: g · σ'(z) given g, z and a of one shape, where torch has it as one kernel.
         piecewise_linear: σ'' is zero almost everywhere.
         known: it is one of the named activations, so that a saved model can name it.
         given: what `as_activation` was given, for any other.
@@ -41,6 +43,15 @@ class Activation:
     piecewise_linear: bool = False
     known: bool = True
     given: tuple[Any, ...] = ()
+    fused_pull: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
+
+    def pull(self, g: Tensor, z: Tensor, a: Tensor) -> Tensor:
+        """Rows g [N, K, H] times σ'(z) [N, H]; g may be [N, H] if there is one output."""
+        if g.ndim == z.ndim:
+            if self.fused_pull is not None:
+                return self.fused_pull(g, z, a)
+            return g * self.derivative(z, a)
+        return g * self.derivative(z, a).unsqueeze(1)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied and pickled as what it was made from: the functions here have no names."""
@@ -73,7 +84,12 @@ ACTIVATIONS = {
             lambda z: functional.softplus(z, threshold=40.0),
             lambda z, a: torch.sigmoid(z),
         ),
-        Activation("tanh", torch.tanh, lambda z, a: 1.0 - a * a),
+        Activation(
+            "tanh",
+            torch.tanh,
+            lambda z, a: 1.0 - a * a,
+            fused_pull=lambda g, z, a: pull_through_tanh(g, a),
+        ),
         Activation("sigmoid", torch.sigmoid, lambda z, a: a * (1.0 - a)),
         Activation("silu", functional.silu, _silu_derivative),
         Activation("gelu", functional.gelu, lambda z, a: _normal_cdf(z) + z * _normal_density(z)),
@@ -91,11 +107,20 @@ ACTIVATIONS = {
     )
 }
 
-_MODULE_NAMES: dict[type[nn.Module], str] = {
-    nn.Tanh: "tanh",
-    nn.Sigmoid: "sigmoid",
-    nn.Identity: "identity",
-    nn.ReLU: "relu",
+# By their repr, which shows arguments: GELU(approximate='tanh') is another function than gelu.
+_MODULES = {
+    repr(module): name
+    for name, module in {
+        "elu": nn.ELU(),
+        "gelu": nn.GELU(),
+        "identity": nn.Identity(),
+        "leaky_relu": nn.LeakyReLU(),
+        "relu": nn.ReLU(),
+        "sigmoid": nn.Sigmoid(),
+        "silu": nn.SiLU(),
+        "softplus": nn.Softplus(),
+        "tanh": nn.Tanh(),
+    }.items()
 }
 
 # Both sides of zero, far out, and no kink of a usual activation hit exactly.
@@ -142,8 +167,10 @@ def as_activation(
         return activation
     if isinstance(activation, str) and derivative is None:
         return _by_name(activation)
-    if type(activation) in _MODULE_NAMES and derivative is None:
-        return ACTIVATIONS[_MODULE_NAMES[type(activation)]]  # type: ignore[index]
+    if isinstance(activation, nn.Module) and derivative is None:
+        same = _MODULES.get(str(activation))
+        if same is not None:
+            return ACTIVATIONS[same]
     function = _by_name(activation).function if isinstance(activation, str) else activation
     if not callable(function):
         raise ActivationError(

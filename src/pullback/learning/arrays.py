@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from pullback.errors import InputError, ShapeError
-from pullback.learning._columns import Array, Columns, common_dtype, read, require_finite
 from pullback.learning._differentials import read_differentials
+from pullback.learning._given import Array, Given, common_dtype, read, require_finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +157,7 @@ def like_input(array: Array, X: object) -> Any:
     return torch.as_tensor(array, dtype=dtype, device=X.device)
 
 
-def _read_inputs(api: str, X: object) -> Columns:
+def _read_inputs(api: str, X: object) -> Given:
     x = read(api, "X", X)
     if x.values.ndim != 2:
         raise ShapeError(
@@ -174,14 +174,14 @@ def _read_inputs(api: str, X: object) -> Columns:
     return x
 
 
-def _read_values(api: str, y: object, dydx: object, rows: int) -> Columns:
+def _read_values(api: str, y: object, dydx: object, rows: int) -> Given:
     if y is None and dydx is None:
         raise InputError(f"{api} requires y to be passed, but the target y is None")
     if y is None:
         shape: tuple[int, ...] = getattr(dydx, "shape", ())
         if isinstance(dydx, (list, tuple)):
             shape = np.shape(dydx)
-        return Columns(np.full((rows, shape[1]) if len(shape) == 3 else rows, np.nan), None)
+        return Given(np.full((rows, shape[1]) if len(shape) == 3 else rows, np.nan), None)
     values = read(api, "y", y)
     shape = values.values.shape
     if len(shape) not in (1, 2) or shape[0] != rows or 0 in shape:
@@ -236,7 +236,7 @@ def _plain(values: Array, dtype: np.dtype[Any]) -> Array:
     return np.require(values, dtype, ["C", "W"])
 
 
-def _record_features(estimator: Any, X: object, x: Columns, *, reset: bool) -> None:
+def _record_features(estimator: Any, X: object, x: Given, *, reset: bool) -> None:
     """Let scikit-learn set, or compare with, n_features_in_ and feature_names_in_."""
     from sklearn.utils.validation import validate_data
 

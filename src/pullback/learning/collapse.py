@@ -1,4 +1,4 @@
-"""Notice a training run that ended as a constant.
+"""Notice a training run that ended as a constant, or worse off than one.
 
 With a high learning rate the hidden units saturate together and the network stays at the mean of
 its labels for good: 1 run in 4 of the reference implementation in 50 dimensions. It raises nothing.
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pullback.learning.data import DifferentialData
+from pullback.learning.loss import DifferentialLoss
 from pullback.learning.networks import Twin
 
 # Predictions that vary by less than this share of the labels' spread are a constant.
@@ -27,6 +28,27 @@ def is_collapsed(twin: Twin, data: DifferentialData) -> bool:
     y = twin.module(some.x)
     constant = y.std(0, correction=0) < _CONSTANT
     return any(bool(flat) and _has_signal(some.x, some.y[:, k]) for k, flat in enumerate(constant))
+
+
+def is_diverged(loss: DifferentialLoss, data: DifferentialData, reached: float) -> bool:
+    """Whether a loss is more than twice that of predicting zero: the mean of all labels.
+
+    Args:
+        loss: what was minimised.
+        data: standardised training rows.
+        reached: where training ended.
+    """
+    zeros = {
+        f"{name}_hat": torch.zeros_like(label)
+        for name in ("dydx", "dydv", "hvp")
+        if (label := getattr(data, name)) is not None
+    }
+    nothing = loss(
+        torch.zeros_like(data.y), data.y, dydx=data.dydx, dydv=data.dydv, hvp=data.hvp,
+        sample_weight=data.sample_weight, dydx_weight=data.dydx_weight, **zeros,
+    )  # fmt: skip
+    # At least one, which is that of the mean where labels weigh alike: constant labels have none.
+    return reached > 2.0 * max(float(nothing), 1.0)
 
 
 def _has_signal(x: Tensor, y: Tensor) -> bool:

@@ -67,7 +67,8 @@ def check_labels(
 
     Estimates c in ∂y_k/∂x_j ≈ c · dydx[:, k, j] by instrumental variables, so that noise in the
     labels, also noise that y and dydx share, neither biases c nor raises an alarm. A finding needs
-    c to be outside 0.6 to 1.67 by five standard errors or more and by more than curvature can do.
+    c to be outside 0.6 to 1.67 by about five standard errors and by more than curvature can do; or
+    other signs, another order of columns or another output to explain y four times as well.
 
     Args:
         x: inputs, [N, D].

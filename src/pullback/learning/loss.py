@@ -43,7 +43,7 @@ from pullback.learning.data import DifferentialData
 from pullback.learning.scaling import Scaling
 
 # ε of the NOTE above. benchmarks/engineering.py shows what it does on nearly zero derivatives.
-FLOOR = 1e-3
+FLOOR = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +290,8 @@ def _factors(label: Tensor | None, slope: Tensor, floor: float, weight: float) -
     square = (label * slope).square().nanmean(0).nan_to_num(nan=0.0)
     largest = square.amax(1, keepdim=True)
     # All derivatives zero: there is no size to measure errors in but that of the values.
-    bottom = square + floor * torch.where(largest > 0, largest, 1.0)
+    bottom = torch.where(largest > 0, square + floor * largest, 1.0)
+    # Without a floor, a derivative that is zero everywhere has no factor but infinity: none.
     bottom = torch.where(bottom > 0, bottom, torch.inf)
     return weight * slope.square() / bottom
 

@@ -28,6 +28,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from pullback._state import kept_rng
 from pullback.derivatives import check_independent_rows, value_and_jacobian
 from pullback.derivatives._connect import autograd_on
 from pullback.derivatives._inputs import normal
@@ -78,9 +79,10 @@ class MLP(nn.Module):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        widths = [inputs, *hidden, outputs]
+        widths = (inputs, *hidden, outputs)
         if not all(isinstance(width, Integral) and width > 0 for width in widths):
-            raise InputError(f"MLP: expected positive whole widths, got {widths}")
+            raise InputError(f"MLP: expected positive whole widths, got {list(widths)}")
+        self.widths = tuple(int(width) for width in widths)
         if not omega_0 > 0:
             raise InputError(f"MLP: expected omega_0 > 0, got {omega_0}")
         self.activation = as_activation(activation, activation_derivative)
@@ -89,12 +91,12 @@ class MLP(nn.Module):
             activation.to(dtype=dtype, device=device) if isinstance(activation, nn.Module) else None
         )
         self.omega_0 = float(omega_0)
-        place = device or torch.get_default_device()
-        # Without their own initial weights, which would come from torch's global random stream.
-        self.layers = nn.ModuleList(
-            nn.utils.skip_init(nn.Linear, int(a), int(b), dtype=dtype, device=place)
-            for a, b in pairwise(widths)
-        )
+        place = torch.device(device or torch.get_default_device())
+        # Each layer draws weights that are thrown away: torch's stream is the caller's.
+        with kept_rng(place):
+            self.layers = nn.ModuleList(
+                nn.Linear(a, b, dtype=dtype, device=place) for a, b in pairwise(widths)
+            )
         if self.activation.piecewise_linear and hidden:
             _warn_piecewise_linear(self.activation.name)
         self.reset_parameters(generator)
@@ -129,12 +131,12 @@ class MLP(nn.Module):
     @property
     def inputs(self) -> int:
         """D."""
-        return int(self.layers[0].in_features)  # type: ignore[arg-type]
+        return self.widths[0]
 
     @property
     def outputs(self) -> int:
         """K."""
-        return int(self.layers[-1].out_features)  # type: ignore[arg-type]
+        return self.widths[-1]
 
     def forward(self, x: Tensor) -> Tensor:
         """Values y [N, K] at x [N, D]."""
@@ -145,16 +147,20 @@ class MLP(nn.Module):
 
     def value_and_jacobian(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Values y [N, K] and ∂y/∂x [N, K, D] at x [N, D], in plain tensor operations."""
-        y, slopes, _ = self._forward(self._checked(x))
+        y, pre, post = self._forward(self._checked(x))
         g = self._output_rows(x)
-        for layer, slope in zip(reversed(self.layers[:-1]), reversed(slopes), strict=True):
-            g = (g * slope.unsqueeze(1)) @ self._scaled(_weight(layer))
-        return y, g
+        # One output has no axis to carry through the layers: plain products of matrices.
+        g = g[:, 0] if self.outputs == 1 else g
+        for i in reversed(range(len(pre))):
+            weight = self._scaled(_weight(self.layers[i]))
+            g = self.activation.pull(g, pre[i], post[i]) @ weight
+        return y, g.unsqueeze(1) if self.outputs == 1 else g
 
     def value_jacobian_and_hvp(self, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Values [N, K], Jacobian [N, K, D] and ∂²y/∂x² v [N, K, D], for v [N, D] or [D]."""
         x = self._checked(x)
-        y, slopes, pre = self._forward(x)
+        y, pre, post = self._forward(x)
+        slopes = [self.activation.derivative(z, a) for z, a in zip(pre, post, strict=True)]
         bends = [_bend(self.activation, z) for z in pre]
         z_dots, a_dot = [], v.expand_as(x)
         for layer, slope in zip(self.layers[:-1], slopes, strict=True):
@@ -170,13 +176,12 @@ class MLP(nn.Module):
         return y, g, g_dot
 
     def _forward(self, a: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        slopes, pre = [], []
+        pre, post = [], []
         for layer in self.layers[:-1]:
-            z = self._scaled(layer(a))
-            a = self.activation(z)
-            slopes.append(self.activation.derivative(z, a))
-            pre.append(z)
-        return self.layers[-1](a), slopes, pre
+            pre.append(self._scaled(layer(a)))
+            a = self.activation(pre[-1])
+            post.append(a)
+        return self.layers[-1](a), pre, post
 
     def _scaled(self, tensor: Tensor) -> Tensor:
         return tensor if self.omega_0 == 1.0 else self.omega_0 * tensor

@@ -3,17 +3,17 @@
 Both do one epoch at a time and can put their state down and take it up again, exactly.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import cos, pi
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pullback.learning.data import DifferentialData
 from pullback.learning.loss import DifferentialLoss
+from pullback.learning.native.kernel import Kernel, is_possible
 from pullback.learning.networks import Twin
 
 Terms = dict[str, float]
@@ -102,30 +102,46 @@ class AdamStepper:
         self.optimizer = torch.optim.AdamW(
             parameters, lr=self.peak, weight_decay=self.weight_decay, fused=True
         )
-        self.batches = max(1, round(len(self.data) / self.batch_size))
+
+    @property
+    def batches(self) -> int:
+        """Steps an epoch."""
+        return max(1, round(len(self.data) / self.batch_size))
+
+    @property
+    def bounds(self) -> Tensor:
+        """First rows of the batches, and the number of rows.
+
+        Batches are equal to within one row: a short last batch would weigh its rows more.
+        """
+        steps = torch.arange(self.batches + 1, dtype=torch.float64)
+        return (steps * (len(self.data) / self.batches)).round().long()
 
     def run_epoch(self) -> Terms:
         """One pass over the shuffled rows."""
         seen: dict[str, Tensor] = {}
-        for index, batch in enumerate(self._shuffled()):
-            step = self.epoch * self.batches + index
-            self._set_rate(one_cycle(step, self.epochs * self.batches, self.peak))
+        order = self.shuffle()
+        shuffled = self.data.take(order.to(self.data.x.device))
+        batches = pairwise(self.bounds.tolist())
+        for rate, (start, stop) in zip(self.rates(), batches, strict=True):
+            self._set_rate(rate)
             self.optimizer.zero_grad(set_to_none=True)
-            terms = loss_terms(self.twin, self.loss, batch)
+            terms = loss_terms(self.twin, self.loss, shuffled.take(slice(start, stop)))
             torch.stack(list(terms.values())).sum().backward()
             self.optimizer.step()
             for name, term in terms.items():
                 seen[name] = seen.get(name, 0.0) + term.detach()
         self.epoch += 1
-        return _with_total({name: float(term) / self.batches for name, term in seen.items()})
+        return with_total({name: float(term) / self.batches for name, term in seen.items()})
 
-    def _shuffled(self) -> Iterator[DifferentialData]:
-        order = torch.randperm(len(self.data), generator=self.generator)
-        shuffled = self.data.take(order.to(self.data.x.device))
-        # Batches of equal size to within one row: a short last batch would weigh its rows more.
-        bounds = torch.linspace(0, len(self.data), self.batches + 1).round().long().tolist()
-        for start, stop in pairwise(bounds):
-            yield shuffled.take(slice(start, stop))
+    def shuffle(self) -> Tensor:
+        """The order of rows in the coming epoch."""
+        return torch.randperm(len(self.data), generator=self.generator)
+
+    def rates(self) -> list[float]:
+        """Learning rates of the coming epoch's steps."""
+        first, steps = self.epoch * self.batches, self.epochs * self.batches
+        return [one_cycle(first + i, steps, self.peak) for i in range(self.batches)]
 
     def _set_rate(self, rate: float) -> None:
         self.learning_rate = rate
@@ -168,6 +184,10 @@ class LBFGSStepper:
     learning_rate: float = 1.0
 
     def __post_init__(self) -> None:
+        self.kernel = None
+        if is_possible(self.twin, self.data):
+            self.kernel = Kernel(self.twin, self.loss, self.data)
+            self.rows = torch.arange(len(self.data))
         self.parameters = [p for p in self.twin.parameters() if p.requires_grad]
         self.optimizer = torch.optim.LBFGS(
             self.parameters,
@@ -186,7 +206,7 @@ class LBFGSStepper:
         )
         weights = [p.detach().clone() for p in self.parameters]
         try:
-            before = float(self.optimizer.step(self._closure).detach())
+            before = float(self.optimizer.step(self._closure))
         except BaseException:
             # Ctrl-C comes at a trial point of the line search, which may be far off.
             with torch.no_grad():
@@ -196,19 +216,36 @@ class LBFGSStepper:
         self.epoch += self.optimizer.param_groups[0]["max_iter"]
         with torch.no_grad():
             terms = loss_terms(self.twin, self.loss, self.data)
-        after = _with_total({name: float(term) for name, term in terms.items()})
-        if before - after["total"] <= 1e-9 * abs(before) and not self.weight_decay:
-            self.epochs = self.epoch
+            after = with_total({name: float(term) for name, term in terms.items()})
+            if before - (after["total"] + float(self._penalty())) <= 1e-9 * abs(before):
+                self.epochs = self.epoch
         return after
 
     def _closure(self) -> Tensor:
+        """The objective, with its gradient left in the weights' grad."""
         self.optimizer.zero_grad()
+        total = self._loss_with_gradient()
+        with torch.no_grad():
+            for parameter in self._decayed():
+                parameter.grad.add_(parameter, alpha=self.weight_decay)  # type: ignore[union-attr]
+            return total + self._penalty()
+
+    def _loss_with_gradient(self) -> Tensor:
+        if self.kernel is not None:
+            gradient, value, derivative = self.kernel.gradient(self.rows)
+            self.kernel.assign(gradient)
+            return torch.tensor(value + derivative, dtype=torch.float64)
         total = torch.stack(list(loss_terms(self.twin, self.loss, self.data).values())).sum()
-        if self.weight_decay:
-            penalty = torch.stack([p.square().sum() for p in self.parameters if p.ndim > 1])
-            total = total + 0.5 * self.weight_decay * penalty.sum()
         total.backward()
-        return total
+        return total.detach()
+
+    def _penalty(self) -> Tensor:
+        squares = [p.square().sum() for p in self._decayed()]
+        return 0.5 * self.weight_decay * torch.stack(squares).sum() if squares else torch.zeros(())
+
+    def _decayed(self) -> list[nn.Parameter]:
+        """Weights and not biases: shifting an activation costs nothing."""
+        return [p for p in self.parameters if p.ndim > 1] if self.weight_decay else []
 
     def state(self) -> dict[str, Any]:
         """The curvature history, and how far it has come."""
@@ -224,5 +261,6 @@ class LBFGSStepper:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-def _with_total(terms: Terms) -> Terms:
+def with_total(terms: Terms) -> Terms:
+    """The terms and their sum."""
     return {**terms, "total": sum(terms.values())}

@@ -36,7 +36,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from pullback.errors import InputError, ShapeError
-from pullback.learning._columns import Array, common_dtype, read, require_finite
+from pullback.learning._given import Array, common_dtype, read, require_finite
 from pullback.learning._moments import ROUNDING
 from pullback.learning.arrays import Labels, as_inputs, as_labels, like_input
 

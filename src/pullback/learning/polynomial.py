@@ -38,7 +38,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from pullback.errors import InputError
-from pullback.learning._columns import Array
+from pullback.learning._given import Array
 from pullback.learning._moments import Moments, rms
 from pullback.learning._monomials import Monomials, term_count
 from pullback.learning.arrays import Labels, as_inputs, as_labels, like_input

@@ -17,12 +17,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from pullback.errors import DomainWarning, InputError, LabelError, LabelWarning, ShapeError
+from pullback.errors import InputError, LabelError, LabelWarning, ShapeError
 from pullback.learning.activations import Elementwise
 from pullback.learning.arrays import Labels, as_inputs, as_labels, like_input
 from pullback.learning.columns import Columns
 from pullback.learning.data import DifferentialData
 from pullback.learning.domain import Domain
+from pullback.learning.loss import FLOOR
 from pullback.learning.networks import MLP, Twin
 from pullback.learning.training import Options, train
 
@@ -46,10 +47,11 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
             copied, and trained from the weights it has.
         optimizer: "adam" (one-cycle schedule), "lbfgs" (full batch: few rows, no noise) or "auto",
             which looks at the labels; `history_.events` says what it chose and why.
-        epochs: passes over the rows (L-BFGS: iterations); None: Adam takes at least 1,600 steps.
-        batch_size: rows a step; None takes a sixteenth of the rows, at least 256.
-        learning_rate: Adam's peak; None takes 0.01.
-        weight_decay: pulls weights to zero.
+        epochs: passes over the rows (L-BFGS: iterations); None: at least 1,600 steps of Adam.
+        batch_size: rows a step; None takes a thirty-second of the rows, at least 256.
+        learning_rate: Adam's peak; None takes 0.01 where labels are noisy, 0.03 where exact.
+        weight_decay: pulls weights to zero; None takes 0.1 for Adam where labels are noisy, or may
+            be, and next to none elsewhere.
         derivative_weight: λ, the weight of one derivative against one value; 0 ignores them.
         derivative_floor: ε, keeps nearly zero derivatives from taking over the loss.
         second_order_weight: the weight of one second-order label against one value.
@@ -95,9 +97,9 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
         epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
-        weight_decay: float = 0.0,
+        weight_decay: float | None = None,
         derivative_weight: float = 1.0,
-        derivative_floor: float = 1e-3,
+        derivative_floor: float = FLOOR,
         second_order_weight: float = 1.0,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
@@ -209,8 +211,8 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
 
     def predict_hessian(self, X: Any) -> Any:
         """∂²y/∂x², [N, D, D] or [N, K, D, D]: numpy, or a tensor for a tensor."""
-        hessian = self.surrogate_.hessian(self._inputs(X, "predict_hessian"))
-        return self._like(hessian, X)
+        x = self._inputs(X, "predict_hessian")
+        return self._like(self.surrogate_.hessian(x), X)
 
     def set_output(self, *, transform: str | None = None) -> "DifferentialRegressor":
         """Let `predict` return frames: "pandas", "polars", or "default" for arrays.
@@ -222,7 +224,8 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
                 f"set_output: expected 'default', 'pandas' or 'polars', got {transform!r}"
             )
         if transform is not None:
-            self._frames = transform
+            # Where scikit-learn keeps it for transformers: clone() carries it on.
+            self._sklearn_output_config = {"transform": transform}
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
@@ -234,6 +237,7 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
         """
         from pullback.learning.storage import save
 
+        check_is_fitted(self, "surrogate_")
         return save(self, folder)
 
     @classmethod
@@ -267,8 +271,8 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
             names=self.columns_.inputs, output_names=self.columns_.outputs,
         )  # fmt: skip
         if not report.ok:
-            found = " ".join(f"{f.sentence} {f.remedy}" for f in report.findings)
-            message = f"DifferentialRegressor.fit: dydx contradicts y. {found}"
+            found = ". ".join(f"{f.sentence}; {f.remedy}" for f in report.findings)
+            message = f"DifferentialRegressor.fit: dydx contradicts y: {found}."
             if self.check_labels == "raise":
                 raise LabelError(f"{message} If you are sure of them, pass check_labels=False.")
             warnings.warn(message, LabelWarning, stacklevel=3)
@@ -336,7 +340,7 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
         return result[:, 0] if self.single_output_ else result
 
     def _hand_out(self, result: Array, X: Any, names: tuple[str, ...]) -> Any:
-        kind = getattr(self, "_frames", "default")
+        kind = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
         if kind == "default":
             return self._like(result, X)
         flat = result.reshape(len(result), -1)
@@ -352,18 +356,6 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def warn_outside(model: DifferentialRegressor, X: Any) -> NDArray[np.bool_]:
-    """Rows outside the training domain, [N]; a `DomainWarning` if there are any."""
-    outside = model.domain_.outside(np.asarray(X, float))
-    if outside.any():
-        warnings.warn(
-            f"{int(outside.sum())} of {len(outside)} rows lie outside the training data",
-            DomainWarning,
-            stacklevel=2,
-        )
-    return outside
 
 
 def _columns(labels: Labels) -> Columns:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-import pullback
+from pullback import __version__
 from pullback.errors import InputError, ModelFileError
 from pullback.learning.activations import as_activation
 from pullback.learning.columns import Columns
@@ -35,7 +35,7 @@ def save(model: DifferentialRegressor, folder: str | os.PathLike[str]) -> Path:
     config = {
         "kind": KIND,
         "format": FORMAT,
-        "pullback": pullback.__version__,
+        "pullback": __version__,
         "versions": {"torch": torch.__version__, "numpy": np.__version__,
                      "python": platform.python_version()},
         "network": _describe(surrogate.twin.module),

@@ -12,11 +12,14 @@ from torch import Tensor
 
 from pullback._state import devices_of, kept_rng
 from pullback.errors import CollapseWarning, GradientError, InputError
-from pullback.learning.collapse import is_collapsed
+from pullback.learning.collapse import is_collapsed, is_diverged
 from pullback.learning.data import DifferentialData
 from pullback.learning.fit import Checkpoint, fit
 from pullback.learning.history import History
-from pullback.learning.loss import DifferentialLoss
+from pullback.learning.loss import FLOOR, DifferentialLoss
+from pullback.learning.native.build import why_not
+from pullback.learning.native.kernel import is_possible
+from pullback.learning.native.stepper import NativeAdamStepper
 from pullback.learning.networks import Twin
 from pullback.learning.optimizers import AdamStepper, LBFGSStepper, Stepper
 from pullback.learning.recipe import Recipe, choose_recipe
@@ -37,9 +40,9 @@ class Options:
     epochs: int | None = None
     batch_size: int | None = None
     learning_rate: float | None = None
-    weight_decay: float = 0.0
+    weight_decay: float | None = None
     derivative_weight: float = 1.0
-    derivative_floor: float = 1e-3
+    derivative_floor: float = FLOOR
     second_order_weight: float = 1.0
     early_stopping: bool = False
     validation_fraction: float = 0.1
@@ -54,8 +57,9 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("weight_decay", "derivative_weight", "derivative_floor",
                      "second_order_weight", "restarts"):  # fmt: skip
-            if not getattr(self, name) >= 0:
-                raise InputError(f"{name}: expected at least 0, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if not (value is None or value >= 0):
+                raise InputError(f"{name}: expected at least 0, got {value}")
         if self.patience is not None and not self.patience > 0:
             raise InputError(f"patience: expected a number above 0, got {self.patience}")
         if not 0 < self.validation_fraction < 1:
@@ -94,6 +98,7 @@ def train(
     recipe = choose_recipe(
         scaled, optimizer=options.optimizer, epochs=options.epochs,
         batch_size=options.batch_size, learning_rate=options.learning_rate,
+        weight_decay=options.weight_decay,
     )  # fmt: skip
     # L-BFGS goes far below float32's rounding; Adam's steps are noisier than it.
     default = torch.float64 if recipe.optimizer == "lbfgs" else torch.float32
@@ -134,6 +139,8 @@ def _with_restarts(
     """Train; if the result is a constant or not finite, again, new weights, half the rate."""
     tries: list[tuple[float, Twin, History, int]] = []
     told = [recipe.reason]
+    if why_not():
+        told.append(f"the compiled step is not there, torch's operations were used: {why_not()}")
     for attempt in range(options.restarts + 1):
         slower = replace(recipe, learning_rate=recipe.learning_rate / 2**attempt)
         history = History(recipe.optimizer, events=list(told))
@@ -157,20 +164,27 @@ def _with_restarts(
             # Interrupted in its first epoch, a run has no loss yet.
             reached = history.train.get("total", [math.inf])[-1]
             tries.append((reached, twin, history, len(told)))
-            if history.interrupted or not is_collapsed(twin, data):
+            trouble = "" if history.interrupted else _trouble(twin, loss, data, reached)
+            if not trouble:
                 break
-            trouble = "training ended as a constant"
         told.append(_tell(trouble, attempt, options.restarts))
     _, twin, history, before = min(tries, key=lambda one: one[0])
     history.events[:before] = told
     return twin, history
 
 
+def _trouble(twin: Twin, loss: DifferentialLoss, data: DifferentialData, reached: float) -> str:
+    if is_diverged(loss, data, reached):
+        return "training diverged"
+    return "training ended as a constant" if is_collapsed(twin, data) else ""
+
+
 def _tell(trouble: str, attempt: int, restarts: int) -> str:
     if attempt < restarts:
         what = f"{trouble}; restarted from new weights at half the learning rate"
     else:
-        what = f"{trouble} {restarts + 1} times; the best try is kept. Lower learning_rate"
+        tried = f"in {restarts + 1} tries; the best is kept" if restarts else "and is kept"
+        what = f"{trouble} {tried}. Lower learning_rate"
     warnings.warn(f"fit: {what}", CollapseWarning, stacklevel=5)
     return what
 
@@ -184,10 +198,11 @@ def _stepper(
     generator: torch.Generator,
 ) -> Stepper:
     if recipe.optimizer == "lbfgs":
-        return LBFGSStepper(twin, loss, data, recipe.epochs, options.weight_decay)
-    return AdamStepper(
+        return LBFGSStepper(twin, loss, data, recipe.epochs, recipe.weight_decay)
+    adam = NativeAdamStepper if is_possible(twin, data) else AdamStepper
+    return adam(
         twin, loss, data, recipe.epochs, recipe.batch_size, recipe.learning_rate,
-        options.weight_decay, generator,
+        recipe.weight_decay, generator,
     )  # fmt: skip
 
 

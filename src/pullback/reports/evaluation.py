@@ -42,7 +42,7 @@ class Training:
         epochs: the recorded ones.
         train: loss by term at each recorded epoch.
         validation: the same on held-out rows; may be empty.
-        parameters: hyper-parameters as text.
+        parameters: hyper-parameters as text, without those left to the program (None).
         versions: of the software at work now.
     """
 
@@ -105,6 +105,35 @@ class Evaluation:
             self.dydx[rows],
             self.predicted_dydx[rows],
         )
+
+    def quantity(self, output: int, input: int | None = None) -> tuple[Array, Array]:
+        """Truth and prediction of output k, or of its derivative in input d, [N] each."""
+        if input is None:
+            return self.y[:, output], self.predicted_y[:, output]
+        dydx, predicted = self._derivatives()
+        return dydx[:, output, input], predicted[:, output, input]
+
+    def scaled_errors(self, *, derivatives: bool) -> Array:
+        """Scaled error of each row, [N]: root mean square over outputs, or over derivatives.
+
+        NaN where nothing is known of a row. The mean square over rows is that of `metrics`.
+        """
+        if derivatives:
+            dydx, predicted = self._derivatives()
+            errors, metrics = (predicted - dydx).reshape(len(self), -1), self.metrics.derivatives
+        else:
+            errors, metrics = self.predicted_y - self.y, self.metrics.values
+        # A quantity without a scale is left out, as an unknown truth is.
+        scales = np.array([np.nan if metric.scale is None else metric.scale for metric in metrics])
+        squares = (errors * scales) ** 2
+        counts = (~np.isnan(squares)).sum(1)
+        means = np.nansum(squares, axis=1) / np.maximum(counts, 1)
+        return np.where(counts > 0, np.sqrt(means), np.nan)
+
+    def _derivatives(self) -> tuple[Array, Array]:
+        assert self.dydx is not None, "asked for derivatives that the rows do not have"
+        assert self.predicted_dydx is not None, "predicted wherever there is a truth"
+        return self.dydx, self.predicted_dydx
 
     def to_json(self) -> dict[str, Any]:
         """Names, metrics and training as plain numbers, lists and text; rows are left out."""
@@ -188,7 +217,11 @@ def _training(model: Model) -> Training:
         epochs=tuple(history.epochs),
         train={term: tuple(losses) for term, losses in history.train.items()},
         validation={term: tuple(losses) for term, losses in history.validation.items()},
-        parameters={key: _plain(value) for key, value in model.get_params(deep=False).items()},
+        parameters={
+            key: _plain(value)
+            for key, value in model.get_params(deep=False).items()
+            if value is not None
+        },
         versions={
             "pullback": __version__,
             "torch": torch.__version__.partition("+")[0],

@@ -5,9 +5,9 @@ image inside the drawing, so that a page with many rows stays small. No global s
 is used: figures are made without pyplot.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ class Profile:
 
 def colours(evaluations: Sequence[Evaluation]) -> list[str]:
     """One colour a model; the last, which the report is about, is blue."""
-    return [ORANGE, GREEN, BLUE][-len(evaluations) :] if len(evaluations) != 2 else [ORANGE, BLUE]
+    return [*islice(cycle([ORANGE, GREEN]), len(evaluations) - 1), BLUE]
 
 
 def new_axes(x_label: str, y_label: str) -> tuple[Any, Any]:
@@ -73,12 +73,11 @@ def predicted_against_true(
     evaluations: Sequence[Evaluation], output: int, input: int | None = None
 ) -> Any:
     """Predicted over true, with the line where both are equal."""
-    truth, _ = quantity(evaluations[0], output, input)
+    truth, _ = evaluations[0].quantity(output, input)
     figure, axes = new_axes("true", "predicted")
     for evaluation, colour in zip(evaluations, colours(evaluations), strict=True):
-        _cloud(
-            axes, truth, quantity(evaluation, output, input)[1], colour, _legible(evaluation.name)
-        )
+        predicted = evaluation.quantity(output, input)[1]
+        _cloud(axes, truth, predicted, colour, evaluation.name)
     low, high = np.nanmin(truth), np.nanmax(truth)
     axes.plot([low, high], [low, high], color=INK, linewidth=0.9, dashes=(4, 3))
     _legend(axes, evaluations)
@@ -89,7 +88,7 @@ def residuals(evaluations: Sequence[Evaluation], output: int) -> Any:
     """Predicted minus true, over the true value."""
     figure, axes = new_axes("true", "predicted \N{MINUS SIGN} true")
     for evaluation, colour in zip(evaluations, colours(evaluations), strict=True):
-        truth, predicted = quantity(evaluation, output, None)
+        truth, predicted = evaluation.quantity(output)
         _cloud(axes, truth, predicted - truth, colour, evaluation.name)
     axes.axhline(0.0, color=INK, linewidth=0.9, dashes=(4, 3))
     _legend(axes, evaluations)
@@ -99,7 +98,7 @@ def residuals(evaluations: Sequence[Evaluation], output: int) -> Any:
 def residual_histogram(evaluations: Sequence[Evaluation], output: int) -> Any:
     """How often residuals of each size occur."""
     figure, axes = new_axes("predicted \N{MINUS SIGN} true", "rows")
-    errors = [p - t for t, p in (quantity(e, output, None) for e in evaluations)]
+    errors = [p - t for t, p in (e.quantity(output) for e in evaluations)]
     reach = max(np.nanquantile(np.abs(error), 0.995) for error in errors) or 1.0
     bins = np.linspace(-reach, reach, 61)
     for evaluation, error, colour in zip(evaluations, errors, colours(evaluations), strict=True):
@@ -149,7 +148,7 @@ def error_by_distance(evaluations: Sequence[Evaluation], *, derivatives: bool) -
     """Scaled RMSE in ten groups of equally many rows, by distance from the training data."""
     figure, axes = new_axes("distance from the data's centre [sd]", "scaled RMSE")
     for evaluation, colour in zip(evaluations, colours(evaluations), strict=True):
-        error = scaled_error(evaluation, derivatives=derivatives)
+        error = evaluation.scaled_errors(derivatives=derivatives)
         centres, heights = _grouped(evaluation.distance, error)
         axes.plot(
             centres, heights, color=colour, linewidth=1.4, marker="o", markersize=4,
@@ -168,8 +167,8 @@ def profile(evaluations: Sequence[Evaluation], view: Profile, which: int) -> Any
     output, input = view.output, view.input
     figure, axes = new_axes(_legible(view.label), "")
     order = np.argsort(view.level)
-    truth = quantity(evaluations[0], output, input)[0]
-    predicted = [quantity(evaluation, output, input)[1] for evaluation in evaluations]
+    truth = evaluations[0].quantity(output, input)[0]
+    predicted = [evaluation.quantity(output, input)[1] for evaluation in evaluations]
     _points(axes, view.level, predicted[which], colours(evaluations)[which], "predicted")
     axes.plot(view.level[order], truth[order], color=INK, linewidth=1.0, label="exact")
     low, high = np.nanmin([truth, *predicted]), np.nanmax([truth, *predicted])
@@ -177,33 +176,6 @@ def profile(evaluations: Sequence[Evaluation], view: Profile, which: int) -> Any
     axes.set_ylim(low - margin, high + margin)
     _labels(axes)
     return figure
-
-
-def quantity(evaluation: Evaluation, output: int, input: int | None) -> tuple[Array, Array]:
-    """Truth and prediction of output k, or of its derivative in input d, [N] each."""
-    if input is None:
-        return evaluation.y[:, output], evaluation.predicted_y[:, output]
-    assert evaluation.dydx is not None, "asked for a derivative that the rows do not have"
-    assert evaluation.predicted_dydx is not None, "predicted wherever there is a truth"
-    return evaluation.dydx[:, output, input], evaluation.predicted_dydx[:, output, input]
-
-
-def scaled_error(evaluation: Evaluation, *, derivatives: bool) -> Array:
-    """Scaled error of each row, [N]: root mean square over outputs, or over derivatives."""
-    if not derivatives:
-        errors, metrics = evaluation.predicted_y - evaluation.y, evaluation.metrics.values
-    else:
-        assert evaluation.dydx is not None, "asked for derivatives that the rows do not have"
-        assert evaluation.predicted_dydx is not None, "predicted wherever there is a truth"
-        difference = evaluation.predicted_dydx - evaluation.dydx
-        errors, metrics = difference.reshape(len(evaluation), -1), evaluation.metrics.derivatives
-    # A quantity without a scale is left out, as an unknown truth is.
-    scales = np.array([np.nan if metric.scale is None else metric.scale for metric in metrics])
-    squares = (errors * scales) ** 2
-    known = ~np.isnan(squares)
-    counts = known.sum(1)
-    sums = np.where(known, squares, 0.0).sum(1)
-    return np.where(counts > 0, np.sqrt(sums / np.maximum(counts, 1)), np.nan)
 
 
 def _grouped(distance: Array, error: Array) -> tuple[Array, Array]:
@@ -263,6 +235,5 @@ def _log_axis(axes: Any) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
     # Plain numbers: powers set as mathematics would bring fonts that the page does not have.
-    plain: Callable[[float, int], str] = lambda value, _: f"{value:g}"  # noqa: E731
-    axes.yaxis.set_major_formatter(ticker.FuncFormatter(plain))
+    axes.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
     axes.yaxis.set_minor_formatter(ticker.NullFormatter())

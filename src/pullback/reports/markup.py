@@ -22,7 +22,8 @@ def words(value: object) -> str:
 
 def section(name: str, heading: str, *parts: str) -> str:
     """A section that the table of contents can point at."""
-    return f'<section id="{name}" aria-labelledby="{name}-h">\n<h2 id="{name}-h">{text(heading)}</h2>\n{"".join(parts)}</section>\n'  # noqa: E501
+    head = f'<h2 id="{name}-h">{text(heading)}</h2>'
+    return f'<section id="{name}" aria-labelledby="{name}-h">\n{head}\n{"".join(parts)}</section>\n'
 
 
 def paragraphs(sentences: Iterable[str], *, style: str = "") -> str:
@@ -48,7 +49,7 @@ def table(
     headings: Sequence[str],
     rows: Iterable[Sequence[str]],
     *,
-    best: int | None = None,
+    marked: int | None = None,
     notes: Sequence[str] = (),
 ) -> str:
     """A table whose first column heads its rows; it scrolls sideways where it must.
@@ -57,12 +58,12 @@ def table(
         caption: what the table shows.
         headings: of the columns.
         rows: cells as text.
-        best: number of the row that stands out.
+        marked: number of the row that the report is about.
         notes: a remark on each row, or an empty text.
     """
     head = "".join(f'<th scope="col">{text(heading)}</th>' for heading in headings)
     body = "".join(
-        _row(cells, note=note, best=index == best)
+        _row(cells, note=note, marked=index == marked)
         for index, (cells, note) in enumerate(zip_longest(rows, notes, fillvalue=""))
     )
     return (
@@ -74,11 +75,11 @@ def table(
     )
 
 
-def _row(cells: Sequence[str], *, note: str, best: bool) -> str:
+def _row(cells: Sequence[str], *, note: str, marked: bool) -> str:
     first, *others = cells
     remark = f"<small>{text(note)}</small>" if note else ""
     rest = "".join(f"<td>{text(cell)}</td>" for cell in others)
-    style = ' class="best"' if best else ""
+    style = ' class="marked"' if marked else ""
     return f'<tr{style}><th scope="row">{words(first)}{remark}</th>{rest}</tr>\n'
 
 

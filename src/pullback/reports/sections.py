@@ -51,7 +51,7 @@ def side_by_side(evaluations: Evaluations) -> str:
     headings += ["mean scaled RMSE", "mean cosine", "right sign", "seconds to train"]
     rows = [_side(evaluation) for evaluation in evaluations]
     caption = f"The same {len(first):,} test rows, predicted by each model"
-    return markup.table(caption, headings, rows, best=len(rows) - 1)
+    return markup.table(caption, headings, rows, marked=len(rows) - 1)
 
 
 def _side(evaluation: Evaluation) -> list[str]:
@@ -84,7 +84,7 @@ def profiles(evaluations: Evaluations, views: Sequence[Profile]) -> str:
         if view.input is not None:
             name = columns.derivative(name, columns.inputs[view.input])
         for which, evaluation in enumerate(evaluations):
-            truth, predicted = draw.quantity(evaluation, view.output, view.input)
+            truth, predicted = evaluation.quantity(view.output, view.input)
             caption = f"RMSE {number(rmse(truth, predicted))}"
             alt = (
                 f"{name} over the {view.label}: the exact curve, and as points the predictions of "
@@ -237,7 +237,7 @@ def _scaled_rmse(evaluation: Evaluation, chosen: NDArray[np.bool_]) -> float | N
     """Of the derivatives of some rows, by the scales of all rows: so that parts compare."""
     if evaluation.dydx is None:
         return None
-    errors = draw.scaled_error(evaluation, derivatives=True)[chosen]
+    errors = evaluation.scaled_errors(derivatives=True)[chosen]
     known = errors[~np.isnan(errors)]
     return float(np.sqrt(np.mean(known**2))) if len(known) else None
 

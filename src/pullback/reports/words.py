@@ -11,16 +11,18 @@ _FEW = 20
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A figure in few digits; a dash where there is none.
+    """A figure in few significant digits; a dash where there is none.
 
-    >>> number(0.0012345), number(12345.6), number(None)
-    ('0.00123', '12,346', '–')
+    >>> number(0.0012345), number(0.5), number(12345.6), number(0.0), number(None)
+    ('0.00123', '0.500', '12,346', '0', '–')
     """
     if value is None:
         return "–"
+    if value == 0.0:
+        return "0"
     if 1000 <= abs(value) < 1e7:
         return f"{value:,.0f}"
-    return f"{value:.{digits}g}"
+    return f"{value:#.{digits}g}".removesuffix(".")
 
 
 def coefficient(value: float | None) -> str:

@@ -112,6 +112,8 @@ def missing(source: Source, name: str, why: str) -> TableError:
     near = get_close_matches(name, source.names, n=3, cutoff=0.5)
     some = ", ".join(source.names[:8]) + (", …" if len(source.names) > 8 else "")
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {some}"
+    if source.groups:
+        hint += f" Whole arrays go by their names: {', '.join(source.groups)}"
     return TableError(f"{source.path}: there is no column {name!r}, {why}; {hint}")
 
 

@@ -150,22 +150,23 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _columns(path: Path, arrays: dict[str, _Array]) -> Columns | None:
-    """Names of x and y as the file gives them, or the default ones."""
-    if "x" not in arrays or "y" not in arrays:
+    """Names of x, and of y where it is there, as the file gives them, or the default ones."""
+    if "x" not in arrays:
         return None
-    default = Columns.default(arrays["x"].width, arrays["y"].width)
+    default = Columns.default(arrays["x"].width, arrays["y"].width if "y" in arrays else 0)
     with _readable(path), np.load(path, allow_pickle=False) as file:
         texts = {key: file[key] for key in _TEXTS if key in file.files}
-        inputs = tuple(map(str, texts.get("inputs", default.inputs)))
-        outputs = tuple(map(str, texts.get("outputs", default.outputs)))
         units = json.loads(str(texts["units"])) if "units" in texts else {}
+    inputs = tuple(map(str, texts.get("inputs", default.inputs)))
+    outputs = tuple(map(str, texts.get("outputs", default.outputs))) if "y" in arrays else ()
     if (len(inputs), len(outputs)) != (len(default.inputs), len(default.outputs)):
         raise TableError(
             f"{path}: expected {len(default.inputs)} names in inputs and {len(default.outputs)} in "
             f"outputs, as many as x and y have columns; got {len(inputs)} and {len(outputs)}"
         )
     try:
-        return Columns(inputs, outputs, units)
+        held = {name: unit for name, unit in units.items() if name in (*inputs, *outputs)}
+        return Columns(inputs, outputs, held)
     except InputError as error:
         raise TableError(f"{path}: {error}") from error
 

@@ -1,11 +1,11 @@
-"""A call on a basket of correlated Bachelier assets: pathwise labels with a closed form beside them.
+"""A call on a basket of correlated Bachelier assets: pathwise labels with a closed form.
 
     dS_i = vol_i dW_i,   payoff (a·S(T2) - K)+,   state S(T1),   zero rate.
 
 The basket a·S is normal, so price, deltas and gamma at T1 are those of Bachelier's formula with
-volatility sqrt(vᵀ C v), v_i = a_i vol_i. Setting and random stream are those of the reference notebooks of
-Huge & Savine (differential-machine-learning/notebooks, 2020): the same seed gives the same
-numbers, so that published figures can be compared with.
+volatility sqrt(vᵀ C v), v_i = a_i vol_i. Setting and random stream are those of the reference
+notebooks of Huge & Savine (differential-machine-learning/notebooks, 2020): the same seed gives
+the same numbers, so that published figures can be compared with.
 """
 
 from dataclasses import dataclass

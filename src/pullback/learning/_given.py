@@ -12,14 +12,14 @@ from pullback.errors import DtypeError, InputError, ShapeError
 Array = NDArray[Any]
 
 
-class Columns(NamedTuple):
+class Given(NamedTuple):
     """What was read: real numbers (NaN = null or None), and column names where there are any."""
 
     values: Array
     names: tuple[str, ...] | None
 
 
-def read(api: str, what: str, given: object) -> Columns:
+def read(api: str, what: str, given: object) -> Given:
     """Read numpy, torch, nested lists, pandas, polars or pyarrow into real numbers.
 
     Integers and bools stay what they are, half precision becomes float32 and long double float64,
@@ -42,20 +42,20 @@ def read(api: str, what: str, given: object) -> Columns:
         # numpy has no bfloat16 and no 8-bit floats; float32 holds all of them exactly.
         narrow = given.is_floating_point() and given.element_size() < 4
         values = (given.detach().float() if narrow else given).numpy(force=True)
-        return Columns(_numbers(api, what, values), None)
+        return Given(_numbers(api, what, values), None)
     framed = None if isinstance(given, (np.ndarray, list, tuple)) else _narwhals(api, what, given)
     if framed is None:
-        return Columns(_numbers(api, what, _rectangle(api, what, given)), None)
+        return Given(_numbers(api, what, _rectangle(api, what, given)), None)
     if not hasattr(framed, "columns"):
         names = (framed.name,) if isinstance(framed.name, str) else None
-        return Columns(_numbers(api, what, framed.to_numpy()), names)
+        return Given(_numbers(api, what, framed.to_numpy()), names)
     columns = [
         _numbers(api, what, framed[:, j].to_numpy(), column=name)
         for j, name in enumerate(framed.columns)
     ]
     stacked = np.column_stack(columns) if columns else np.empty((len(framed), 0))
     named = bool(columns) and all(isinstance(name, str) for name in framed.columns)
-    return Columns(stacked, tuple(framed.columns) if named else None)
+    return Given(stacked, tuple(framed.columns) if named else None)
 
 
 def is_frame(api: str, what: str, given: object) -> bool:
@@ -172,10 +172,10 @@ def require_finite(
     )
 
 
-def common_dtype(*columns: Columns | None) -> np.dtype[Any]:
+def common_dtype(*columns: Given | None) -> np.dtype[Any]:
     """float32 if there are floats and none is wider than that, else float64.
 
-    >>> common_dtype(Columns(np.ones(2, np.float32), None), Columns(np.ones(2, int), None))
+    >>> common_dtype(Given(np.ones(2, np.float32), None), Given(np.ones(2, int), None))
     dtype('float32')
     """
     floats = [c.values for c in columns if c is not None and c.values.dtype.kind == "f"]

@@ -308,3 +308,40 @@ def test_saved_tensor_hooks_are_not_run_by_looking():
         for _ in range(3):
             w.exp().sum().backward()
     assert len(calls) == 3
+
+
+def test_a_late_fault_is_told_at_the_light_level_too():
+    w = torch.ones(3, requires_grad=True)
+
+    class State:
+        pass
+
+    state = State()
+    state.h = torch.ones(3)
+
+    def train():
+        for step in range(12):
+            state.h = torch.tanh(w * (state.h if step > 8 else state.h.detach()))
+            state.h.sum().backward()
+
+    with pytest.raises(RuntimeError, match="second time"), doctor(level="light") as findings:
+        train()
+    assert findings[0].rule == "carried-state"
+    assert findings[0].numbers["pass"] == 9
+    assert "pass 8" in findings[0].freed
+
+
+def test_the_doctor_imports_only_errors_of_this_package():
+    import ast
+    from pathlib import Path
+
+    import pullback.doctor
+
+    for file in Path(pullback.doctor.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            for name in names:
+                if name.startswith("pullback"):
+                    assert name.startswith(("pullback.doctor", "pullback.errors")), (file, name)

@@ -1,5 +1,6 @@
 """What tensors with an old graph are still held, and whether it grows."""
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -65,19 +66,26 @@ class Growth:
 
     def growing(self) -> list[tuple[str, bool, list[Sample]]]:
         """Holders that grew three times in a row: path, whether a container, samples."""
-        found: list[tuple[str, bool, list[Sample]]] = []
-        seen = set()
+        grown: list[tuple[str, bool, list[Sample]]] = []
         for path in sorted(self.samples, key=rank):
             series = self.samples[path][-3:]
-            nodes = [s.nodes for s in series]
-            grew = len(series) == 3 and nodes[0] < nodes[1] < nodes[2]
-            key = tuple(series)
-            if not grew or key in seen or any(path.startswith(other + "[") for other, *_ in found):
-                continue
-            seen.add(key)
-            lengths = [s.length for s in series]
-            found.append((path, lengths[0] < lengths[1] < lengths[2], series))
+            if len(series) == 3 and _rises([sample.nodes for sample in series]):
+                grown.append((path, _rises([sample.length for sample in series]), series))
+        # Of a container and what holds it, the one whose own length grows is the fault.
+        grown.sort(key=lambda found: not found[1])
+        found: list[tuple[str, bool, list[Sample]]] = []
+        for path, container, series in grown:
+            known = any(
+                series == other or path.startswith(name + "[") or name.startswith(path + "[")
+                for name, _, other in found
+            )
+            if not known:
+                found.append((path, container, series))
         return found
+
+
+def _rises(numbers: list[int]) -> bool:
+    return all(a < b for a, b in pairwise(numbers))
 
 
 def rate(series: list[Sample]) -> tuple[float, float]:

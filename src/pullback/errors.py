@@ -12,6 +12,7 @@
     │   └── ReplayError                     a recomputed row is not the row that was recorded
     ├── LabelError (ValueError)             derivative labels contradict the value labels
     ├── ActivationError (ValueError)        an activation that can't be used, or its derivative
+    ├── GraphFaultError (RuntimeError)      the doctor found what it was told to raise on
     ├── FileError (ValueError)
     │   ├── TableError                      a data file, a row or a cell of it
     │   └── ModelFileError                  a saved model, or a checkpoint
@@ -63,6 +64,10 @@ class LabelError(PullbackError, ValueError):
 
 class ActivationError(PullbackError, ValueError):
     """An activation is not elementwise, or its given derivative is wrong."""
+
+
+class GraphFaultError(PullbackError, RuntimeError):
+    """The doctor found a fault as grave as it was told to raise on."""
 
 
 class FileError(PullbackError, ValueError):

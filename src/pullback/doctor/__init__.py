@@ -1,0 +1,7 @@
+"""The doctor: what is wrong with an autograd graph, who carries it, and what to do."""
+
+from pullback.doctor.findings import Finding, Findings
+from pullback.doctor.session import doctor
+from pullback.doctor.twin import check_twin
+
+__all__ = ["Finding", "Findings", "check_twin", "doctor"]

@@ -21,8 +21,12 @@ def test_its_python_runs(tmp_path, monkeypatch, capsys):
     for block in blocks:
         exec(compile(block, str(README), "exec"), namespace)
 
-    assert namespace["gradient"].shape == (60, 2)
-    assert capsys.readouterr().out.startswith("lbfgs: 60 rows")
+    said = capsys.readouterr().out
+    assert said.startswith("lbfgs: 60 rows")
+    assert "200 rows of one shape" in said
+    assert namespace["gradient"].shape == (32, 3, 8, 8)
+    assert namespace["picks"][0].gradients.shape == (1, 3, 8, 8)
+    assert namespace["priced"].dydx.shape == (4_096, 1, 2)
 
 
 @pytest.mark.parametrize("command", ["make demo", "make test"])

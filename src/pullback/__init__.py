@@ -1,8 +1,11 @@
-"""pullback: derivatives with respect to inputs, in PyTorch."""
+"""pullback: derivatives with respect to inputs, in PyTorch.
+
+`doctor` and `pathwise` are packages that can be called: `with pb.doctor() as findings`.
+"""
 
 from typing import TYPE_CHECKING
 
-from pullback import errors
+from pullback import doctor, errors, pathwise
 from pullback._lazy import lazy
 from pullback.derivatives import (
     check_independent_rows,
@@ -14,6 +17,8 @@ from pullback.derivatives import (
     value_and_pullback,
     value_gradient_and_hvp,
 )
+from pullback.doctor import check_twin
+from pullback.inference import Inference, infer
 from pullback.learning import MLP, Columns, DifferentialData, DifferentialLoss, Scaling, Twin
 
 if TYPE_CHECKING:
@@ -34,12 +39,17 @@ __all__ = [
     "DifferentialPCA",
     "DifferentialPolynomialRegression",
     "DifferentialRegressor",
+    "Inference",
     "Scaling",
     "Twin",
     "check_independent_rows",
     "check_labels",
+    "check_twin",
+    "doctor",
     "errors",
     "gradient_by_differences",
+    "infer",
+    "pathwise",
     "random_cotangents",
     "value_and_directional",
     "value_and_gradient",

@@ -18,6 +18,7 @@ COMMANDS = {
     "fit": "pullback.cli.fit",
     "predict": "pullback.cli.predict",
     "report": "pullback.cli.report",
+    "doctor": "pullback.cli.doctor",
 }
 
 

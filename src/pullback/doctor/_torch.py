@@ -1,6 +1,7 @@
 """Every private or version-bound torch call of the doctor, with its reason and its fallback."""
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -195,3 +196,12 @@ def without_modes(kind: type[TorchFunctionMode]) -> Iterator[None]:
             _pop_mode()
         for mode in reversed(stack):
             _push_mode(mode)
+
+
+def compiled_module_class() -> type | None:
+    """The class of modules that torch.compile makes; None where nothing has been compiled yet.
+
+    Importing the compiler takes seconds, so it is looked for, not imported.
+    """
+    compiler = sys.modules.get("torch._dynamo.eval_frame")
+    return getattr(compiler, "OptimizedModule", None)

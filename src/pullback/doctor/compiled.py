@@ -1,14 +1,13 @@
 """Compiled code runs without the operation watch: the compiler would trace into it."""
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
-from pullback.doctor._torch import without_modes
+from pullback.doctor._torch import compiled_module_class, without_modes
 from pullback.doctor.operations import OperationWatch
 
 
@@ -18,10 +17,9 @@ def patch_compile() -> Callable[[], None]:
     undo: list[Callable[[], None]] = []
 
     def shield_modules() -> None:
-        # Importing the compiler takes seconds, so it is looked for, not imported.
-        compiler = sys.modules.get("torch._dynamo.eval_frame")
-        if compiler is not None and not undo:
-            undo.append(_shield_class(compiler.OptimizedModule))
+        kind = compiled_module_class()
+        if kind is not None and not undo:
+            undo.append(_shield_class(kind))
 
     @functools.wraps(compile_)
     def watched_compile(model: Any = None, **options: Any) -> Any:

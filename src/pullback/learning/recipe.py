@@ -15,9 +15,9 @@ FEW_ROWS, FEW_NUMBERS = 5_000, 200_000
 # 0.91, 0.95, 0.95 at 0.01, 0.02, 0.03), noisy ones do not (basket of 20, error of the value: 0.149,
 # 0.162, 0.180), and 0.1, the published one, ends one run in four as a constant.
 EXACT_PEAK, NOISY_PEAK = 0.03, 0.01
-# Adam's decay where labels are noisy, or may be, for each input, and the most: it keeps the fit from
-# following the noise, and more inputs leave more to follow. Error of the value without decay and
-# with: 1 asset 0.029, 0.032; basket of 7 0.073, 0.071; of 20 0.138, 0.079; of 50 0.059, 0.030.
+# Adam's decay where labels are noisy, or may be, for each input, and the most: it keeps the fit
+# from following the noise, and more inputs leave more to follow. Error of the value without decay
+# and with: 1 asset 0.029, 0.032; basket of 7 0.073, 0.071; of 20 0.138, 0.079; of 50 0.059, 0.030.
 NOISY_DECAY, MOST_DECAY = 0.01, 0.3
 # L-BFGS's decay where rows are so far apart that their labels leave open what lies between: of all
 # networks that fit, one with small weights. (4 points of x sin x: R² of 0.99 for every seed, and

@@ -50,8 +50,8 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
         epochs: passes over the rows (L-BFGS: iterations); None: at least 1,600 steps of Adam.
         batch_size: rows a step; None takes a thirty-second of the rows, at least 256.
         learning_rate: Adam's peak; None takes 0.01 where labels are noisy, 0.03 where exact.
-        weight_decay: pulls weights to zero; None takes 0.01 an input for Adam where labels are noisy,
-            or may be, and next to none elsewhere.
+        weight_decay: pulls weights to zero; None takes 0.01 an input, at most 0.3, for Adam where
+            labels are noisy or may be, and next to none elsewhere.
         derivative_weight: λ, the weight of one derivative against one value; 0 ignores them.
         derivative_floor: ε, keeps nearly zero derivatives from taking over the loss.
         second_order_weight: the weight of one second-order label against one value.

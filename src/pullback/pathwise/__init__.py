@@ -1,9 +1,6 @@
 """Labels with derivatives: a payoff as a plain torch function, differentiated path by path."""
 
-import sys
-from types import ModuleType
-from typing import Any
-
+from pullback._lazy import make_callable
 from pullback.pathwise.bumps import label_by_bumps
 from pullback.pathwise.check import PathwiseReport, check_pathwise
 from pullback.pathwise.distributions import Distribution, LogNormal, Normal, NormalVector, Uniform
@@ -36,13 +33,4 @@ __all__ = [
     "value_hard_derivative_soft",
 ]
 
-
-class _Callable(ModuleType):
-    """This package: `pullback.pathwise(payoff, state, noise)` is the function of the same name."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Labels:
-        return pathwise(*args, **kwargs)
-
-
-# A package and a function cannot share one name in any other way, and both are wanted at the door.
-sys.modules[__name__].__class__ = _Callable
+make_callable(__name__, pathwise)

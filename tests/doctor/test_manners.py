@@ -344,4 +344,6 @@ def test_the_doctor_imports_only_errors_of_this_package():
                 names = [node.module or ""]
             for name in names:
                 if name.startswith("pullback"):
-                    assert name.startswith(("pullback.doctor", "pullback.errors")), (file, name)
+                    assert name.startswith(
+                        ("pullback.doctor", "pullback.errors", "pullback._lazy")
+                    ), (file, name)

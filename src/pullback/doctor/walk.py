@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from pullback.doctor._torch import LEAF
+from pullback.doctor._torch import LEAF, sequence_of
 
 
 class Edge(NamedTuple):
@@ -43,17 +43,17 @@ def walk(roots: Iterable[Any], floor: int = 0, limit: int = 1_000_000) -> Walk:
     leaves: dict[Any, None] = {}
     stack = []
     for root in roots:
-        if root._sequence_nr() >= LEAF:
+        if sequence_of(root) >= LEAF:
             leaves[root] = None
         elif root not in nodes:
-            nodes[root] = root._sequence_nr()
+            nodes[root] = sequence_of(root)
             stack.append(root)
     while stack:
         node = stack.pop()
         for child, number in node.next_functions:
             if child is None or child in nodes:
                 continue
-            sequence = child._sequence_nr()
+            sequence = sequence_of(child)
             if sequence >= LEAF:
                 leaves[child] = None
             elif sequence < floor:

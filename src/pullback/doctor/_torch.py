@@ -14,8 +14,8 @@ from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 # AccumulateGrad nodes carry the largest unsigned number, so leaves drop out of any comparison.
 LEAF = 2**63
 
-# When a node was made: each thread counts its own. A methodcaller costs less than a function, and a
-# walk asks every node.
+# The number of a node: rises in the order of creation within one thread. A methodcaller, since a
+# walk asks every node and a function would cost more.
 sequence_of = methodcaller("_sequence_nr")
 
 # The one gate of backward() and grad(); both read it from the namespace of torch.autograd.
@@ -64,12 +64,6 @@ def current_gate() -> Callable[..., Any]:
 def set_gate(gate: Callable[..., Any]) -> None:
     """Put another function in front of the engine."""
     setattr(torch.autograd, GATE, gate)
-
-
-def sequence_of(node: Any) -> int:
-    """The number of a node: rises in the order of creation within one thread."""
-    number: int = node._sequence_nr()
-    return number
 
 
 def variable_of(node: Any) -> Tensor | None:

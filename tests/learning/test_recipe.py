@@ -88,6 +88,30 @@ class TestAuto:
         assert choose_recipe(data).optimizer == "lbfgs"
 
 
+class TestBySize:
+    def test_noisy_labels_take_a_low_peak_and_a_decay_that_grows_with_the_inputs(self):
+        noisy = choose_recipe(exact(noise=0.5))
+        x = draw(300, 40, seed=1)
+        wide = choose_recipe(DifferentialData(x, x[:, :1]))
+
+        assert (noisy.learning_rate, noisy.weight_decay) == (0.01, 0.02)
+        assert wide.weight_decay == 0.3
+
+    def test_exact_labels_take_a_high_peak_more_passes_and_no_decay(self):
+        many, noisy = (choose_recipe(exact(FEW_ROWS + 1, noise=n)) for n in (0.0, 0.5))
+
+        assert (many.optimizer, many.learning_rate, many.weight_decay) == ("adam", 0.03, 0.0)
+        assert many.epochs == max(100, noisy.epochs)
+
+    def test_rows_far_apart_take_small_weights(self):
+        x = torch.tensor([-3.14, -1.05, 1.05, 3.14]).double()[:, None]
+        data = DifferentialData(x, x * x.sin(), (x.sin() + x * x.cos())[:, None])
+        sparse = choose_recipe(Scaling.from_data(data).scale(data))
+
+        assert (sparse.optimizer, sparse.weight_decay) == ("lbfgs", 1e-5)
+        assert choose_recipe(exact()).weight_decay == 0.0
+
+
 class TestNoise:
     def test_measures_the_noise_of_values(self):
         for noise in (0.2, 0.4):

@@ -39,10 +39,10 @@ MENU: tuple[dict[str, Any], ...] = (
     {**_LBFGS, "derivative_floor": 0.1, "activation": "tanh"},
 )
 MENU_OF_MANY_ROWS: tuple[dict[str, Any], ...] = (
-    {"epochs": 100},
-    {"epochs": 100, "activation": "tanh"},
-    {"epochs": 100, "learning_rate": 0.01},
-    {"epochs": 100, "learning_rate": 0.03},
+    {"epochs": 300},
+    {"epochs": 300, "activation": "tanh"},
+    {"epochs": 300, "learning_rate": 0.01},
+    {"epochs": 300, "learning_rate": 0.03},
 )
 MANY = 5_000
 # A derivative whose effect on y is below this share of its spread is zero but for rounding.
@@ -187,7 +187,6 @@ def tune(problem: Problem, *, derivatives: bool) -> dict[str, Any]:
     measured in its own size as the loss does.
 
     One fifth is held out of many rows, every third in turn of few, every one in turn of a handful.
-    L-BFGS runs an eighth of its iterations here: the ranking shows by then.
     """
     rows = len(problem.train.x)
     menu = MENU_OF_MANY_ROWS if rows > MANY else MENU
@@ -200,12 +199,11 @@ def tune(problem: Problem, *, derivatives: bool) -> dict[str, Any]:
     size = np.sqrt(square + FLOOR * square.max(1, keepdims=True)) / problem.train.x.std(0)
 
     def error(setting: dict[str, Any]) -> float:
-        short = {"epochs": 500} if setting.get("optimizer") == "lbfgs" else {}
         squares = []
         for kept, held in folds:
             part = Problem("", problem.train.take(kept), problem.train.take(held), problem.hidden)
             try:
-                y, dydx = ours(part, 0, derivatives=derivatives, **{**setting, **short})
+                y, dydx = ours(part, 0, derivatives=derivatives, **setting)
             except ArithmeticError as failure:
                 # A diverged run of one entry is that entry's score.
                 Console(stderr=True).print(f"{setting}: {failure}")

@@ -101,7 +101,7 @@ class TestBySize:
         many, noisy = (choose_recipe(exact(FEW_ROWS + 1, noise=n)) for n in (0.0, 0.5))
 
         assert (many.optimizer, many.learning_rate, many.weight_decay) == ("adam", 0.03, 0.0)
-        assert many.epochs == max(100, noisy.epochs)
+        assert (many.epochs, noisy.epochs) == (300, 80)
 
     def test_rows_far_apart_take_small_weights(self):
         x = torch.tensor([-3.14, -1.05, 1.05, 3.14]).double()[:, None]

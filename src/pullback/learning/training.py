@@ -164,7 +164,7 @@ def _with_restarts(
             # Interrupted in its first epoch, a run has no loss yet.
             reached = history.train.get("total", [math.inf])[-1]
             tries.append((reached, twin, history, len(told)))
-            trouble = "" if history.interrupted else _trouble(twin, loss, data, reached)
+            trouble = "" if history.interrupted else _trouble(twin, loss, data, history, reached)
             if not trouble:
                 break
         told.append(_tell(trouble, attempt, options.restarts))
@@ -173,8 +173,12 @@ def _with_restarts(
     return twin, history
 
 
-def _trouble(twin: Twin, loss: DifferentialLoss, data: DifferentialData, reached: float) -> str:
-    if is_diverged(loss, data, reached):
+def _trouble(
+    twin: Twin, loss: DifferentialLoss, data: DifferentialData, history: History, reached: float
+) -> str:
+    lowest = min(history.train.get("total", [reached]))
+    # A short run that is still on its way down has not diverged, however high it stands.
+    if reached > 1.1 * lowest and is_diverged(loss, data, reached):
         return "training diverged"
     return "training ended as a constant" if is_collapsed(twin, data) else ""
 

@@ -22,7 +22,7 @@ def test_its_python_runs(tmp_path, monkeypatch, capsys):
         exec(compile(block, str(README), "exec"), namespace)
 
     said = capsys.readouterr().out
-    assert said.startswith("lbfgs: 60 rows")
+    assert said.startswith("broyden: 60 rows")
     assert "200 rows of one shape" in said
     assert namespace["gradient"].shape == (32, 3, 8, 8)
     assert namespace["picks"][0].gradients.shape == (1, 3, 8, 8)

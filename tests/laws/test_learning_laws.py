@@ -31,7 +31,7 @@ def model(optimizer, seed=0, **more):
 
 
 class TestUnits:
-    @pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
+    @pytest.mark.parametrize("optimizer", ["adam", "lbfgs", "broyden"])
     @given(per_x=st.tuples(UNITS, UNITS), per_y=UNITS, seed=st.integers(0, 99))
     @FEW
     def test_predictions_follow_the_units_to_the_bit(self, optimizer, per_x, per_y, seed):
@@ -46,7 +46,7 @@ class TestUnits:
         hessian = one.predict_hessian(X) * per_y / per_x[:, None] / per_x
         assert np.array_equal(two.predict_hessian(X * per_x), hessian)
 
-    @pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
+    @pytest.mark.parametrize("optimizer", ["adam", "lbfgs", "broyden"])
     def test_and_to_rounding_where_they_are_no_powers_of_two(self, optimizer):
         per_x, per_y = np.array([1e-3, 7.0]), 1e5
         one = model(optimizer).fit(X, Y, DYDX)

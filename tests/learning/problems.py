@@ -112,7 +112,7 @@ class Interrupt:
         self.error = KeyboardInterrupt() if error is None else error
 
     def install(self, monkeypatch) -> None:
-        from pullback.learning import optimizers
+        from pullback.learning import full_batch, optimizers
 
         original = optimizers.loss_terms
 
@@ -122,4 +122,5 @@ class Interrupt:
                 raise self.error
             return original(*arguments)
 
-        monkeypatch.setattr(optimizers, "loss_terms", loss_terms)
+        for module in (optimizers, full_batch):
+            monkeypatch.setattr(module, "loss_terms", loss_terms)

@@ -8,14 +8,13 @@ import pytest
 import torch
 
 from pullback.errors import NativeBuildError
-from pullback.learning import optimizers
 from pullback.learning.data import DifferentialData
 from pullback.learning.loss import DifferentialLoss
 from pullback.learning.native import build
 from pullback.learning.native.kernel import ACTIVATIONS, Kernel, is_possible
 from pullback.learning.native.stepper import NativeAdamStepper
 from pullback.learning.networks import MLP, Twin
-from pullback.learning.optimizers import AdamStepper, LBFGSStepper, loss_terms
+from pullback.learning.optimizers import AdamStepper, loss_terms
 
 
 def problem(outputs=1, *, dtype=torch.float64, rows=77, unknown=True, weights=True):
@@ -229,20 +228,3 @@ def test_it_can_be_switched_off():
         "the compiled step is not there, torch's operations were used: "
         "switched off by PULLBACK_NATIVE=0\n"
     ), result.stderr
-
-
-@pytest.mark.parametrize("weight_decay", [0.0, 1e-2])
-def test_lbfgs_takes_the_same_way(monkeypatch, weight_decay):
-    data, loss = problem(rows=40)
-    steppers = []
-    for possible in (True, False):
-        monkeypatch.setattr(optimizers, "is_possible", lambda *_, possible=possible: possible)
-        steppers.append(LBFGSStepper(network((8,)), loss, data, 20, weight_decay))
-        steppers[-1].run_epoch()
-
-    fast, slow = steppers
-    assert fast.kernel is not None
-    assert slow.kernel is None
-    for ours, theirs in zip(fast.twin.parameters(), slow.twin.parameters(), strict=True):
-        # Rounding of 1e-16, along twenty line searches.
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-9)

@@ -1,26 +1,21 @@
-"""Adam on one cycle and full-batch L-BFGS: against plain loops and least squares."""
+"""Adam on one cycle, against a plain loop."""
 
 import pytest
 import torch
-from tests.learning.problems import Interrupt, mlp, random_data
+from tests.learning.problems import mlp, random_data
 from tests.references import assert_close
 from torch import nn
 
-from pullback.learning import optimizers
 from pullback.learning.data import DifferentialData
 from pullback.learning.loss import DifferentialLoss
 from pullback.learning.networks import Twin
-from pullback.learning.optimizers import AdamStepper, LBFGSStepper, loss_terms, one_cycle
+from pullback.learning.optimizers import AdamStepper, loss_terms, one_cycle
 
 
 def adam(twin, data, *, epochs=4, batch_size=5, peak=0.01, decay=0.0, seed=0):
     generator = torch.Generator().manual_seed(seed)
     loss = DifferentialLoss.of(data)
     return AdamStepper(twin, loss, data, epochs, batch_size, peak, decay, generator)
-
-
-def lbfgs(twin, data, *, epochs=200, decay=0.0):
-    return LBFGSStepper(twin, DifferentialLoss.of(data), data, epochs, decay)
 
 
 def weights(twin):
@@ -101,73 +96,9 @@ class TestAdam:
             assert_close(two, one - 0.5 * rate * start, tolerance=1e-9)
 
 
-def linear_problem():
-    """Values and derivatives with noise, and a linear network: the loss is a least-squares sum."""
-    data = random_data(rows=30, outputs=1)
-    data = DifferentialData(data.x, data.y, data.dydx)
-    loss = DifferentialLoss.of(data)
-    by_value, by_slope = loss.value.sqrt(), loss.derivative[0].sqrt()
-    rows = [torch.cat([data.x, torch.ones(30, 1).double()], 1) * by_value]
-    rows += [torch.eye(4).double()[j].expand(30, 4) * by_slope[j] for j in range(3)]
-    right = [data.y[:, 0] * by_value, *(data.dydx[:, 0, j] * by_slope[j] for j in range(3))]
-    return data, torch.linalg.lstsq(torch.cat(rows), torch.cat(right)).solution
-
-
-class TestLBFGS:
-    def test_finds_the_least_squares_solution(self):
-        data, solution = linear_problem()
-        twin = Twin(mlp(hidden=()))
-        stepper = lbfgs(twin, data)
-        while stepper.epoch < stepper.epochs:
-            stepper.run_epoch()
-
-        assert_close(torch.cat([w.reshape(-1) for w in weights(twin)]), solution, tolerance=1e-7)
-        assert stepper.epochs < 200  # it ended the run itself
-
-    def test_reports_the_loss_at_the_weights_it_leaves(self):
-        data = random_data(rows=20)
-        stepper = lbfgs(Twin(mlp(outputs=2)), data, epochs=100)
-        first, second = stepper.run_epoch(), stepper.run_epoch()
-        now = sum(float(t.detach()) for t in loss_terms(stepper.twin, stepper.loss, data).values())
-
-        assert second["total"] == pytest.approx(now, rel=1e-12)
-        assert second["total"] < first["total"]
-        assert stepper.epoch == 2 * optimizers.ITERATIONS_A_LOOK
-
-    def test_takes_no_more_iterations_than_asked(self):
-        stepper = lbfgs(Twin(mlp(outputs=2)), random_data(rows=20), epochs=25)
-        stepper.run_epoch()
-        stepper.run_epoch()
-
-        assert stepper.epoch == 25
-
-    def test_weight_decay_pulls_weights_but_no_biases(self):
-        data = random_data(rows=20)
-        norms = []
-        for decay in (0.0, 1.0):
-            stepper = lbfgs(Twin(mlp(outputs=2)), data, epochs=40, decay=decay)
-            stepper.run_epoch()
-            norms.append(sum(w.square().sum() for w in weights(stepper.twin) if w.ndim > 1))
-
-        assert norms[1] < 0.5 * norms[0]
-
-    @pytest.mark.parametrize("at", [3, 9])
-    def test_an_interruption_leaves_no_trial_point_behind(self, monkeypatch, at):
-        data = random_data(rows=20)
-        stepper = lbfgs(Twin(mlp(outputs=2)), data)
-        stepper.run_epoch()
-        kept = weights(stepper.twin)
-        Interrupt(at).install(monkeypatch)
-        with pytest.raises(KeyboardInterrupt):
-            stepper.run_epoch()
-
-        assert all(map(torch.equal, kept, weights(stepper.twin)))
-
-
-@pytest.mark.parametrize("make", [adam, lbfgs])
-def test_continues_exactly(make):
+def test_continues_exactly():
     data = random_data(rows=20)
-    whole, first, second = (make(Twin(mlp(outputs=2)), data, epochs=90) for _ in range(3))
+    whole, first, second = (adam(Twin(mlp(outputs=2)), data, epochs=90) for _ in range(3))
     for _ in range(3):
         whole.run_epoch()
     first.run_epoch()
@@ -180,12 +111,11 @@ def test_continues_exactly(make):
     assert all(map(torch.equal, weights(whole.twin), weights(second.twin)))
 
 
-@pytest.mark.parametrize("make", [adam, lbfgs])
-def test_frozen_weights_stay(make):
+def test_frozen_weights_stay():
     twin = Twin(mlp(outputs=2))
     twin.module.layers[0].weight.requires_grad_(False)
     before = weights(twin)
-    make(twin, random_data(rows=20)).run_epoch()
+    adam(twin, random_data(rows=20)).run_epoch()
     moved = [not torch.equal(a, b) for a, b in zip(before, weights(twin), strict=True)]
 
     assert moved == [False, True, True, True, True, True]

@@ -48,7 +48,7 @@ def command(output: Path, rows: int, dim: int, seed: int, force: bool) -> None:
 
 def _learn(train: Sample, test: Sample, *, derivatives: bool, seed: int) -> Evaluation:
     columns = Columns(tuple(f"S{i + 1}" for i in range(train.x.shape[1])), ("price",))
-    # The published recipe for both: payoffs are noisy, and L-BFGS would learn the noise by heart.
+    # The published recipe for both: full batches would learn the payoffs' noise by heart.
     model = DifferentialRegressor(optimizer="adam", random_state=seed)
     model.fit(train.x, train.y, train.dydx if derivatives else None, columns=columns)
     name = "differential" if derivatives else "values only"

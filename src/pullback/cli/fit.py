@@ -20,6 +20,7 @@ from pullback.cli.options import (
 )
 from pullback.errors import LabelError
 from pullback.learning import DifferentialRegressor
+from pullback.learning.recipe import OPTIMIZERS
 from pullback.reports import evaluate, metrics_table
 from pullback.tables import Table, choose, locate, open_source, read_all
 
@@ -34,9 +35,7 @@ from pullback.tables import Table, choose, locate, open_source, read_all
     "--hidden", default="20,20,20,20", show_default=True, help="Width of each hidden layer."
 )
 @click.option("--activation", default="softplus", show_default=True)
-@click.option(
-    "--optimizer", type=click.Choice(["auto", "adam", "lbfgs"]), default="auto", show_default=True
-)
+@click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="auto", show_default=True)
 @click.option("--epochs", type=click.IntRange(1), help="Passes over the rows, or iterations.")
 @click.option("--batch-size", type=click.IntRange(1), help="Rows a step.")
 @click.option("--learning-rate", type=click.FloatRange(0, min_open=True), help="Adam's peak.")

@@ -9,8 +9,8 @@ class History:
     """A record of a training run, epoch by epoch.
 
     Attributes:
-        optimizer: "adam" or "lbfgs".
-        epochs: number of each recorded epoch (L-BFGS: iterations done), counted from 1.
+        optimizer: "adam", "broyden" or "lbfgs".
+        epochs: number of each recorded epoch (full batch: iterations done), counted from 1.
         train: loss terms over the training rows: value, derivative, …, and their total.
         validation: the same over held-out rows; empty when there are none.
         learning_rate: at the end of each recorded epoch.

@@ -1,6 +1,6 @@
-"""Two ways to go downhill: Adam on a one-cycle schedule, and full-batch L-BFGS.
+"""What a training run takes its steps with: the protocol, and mini-batch Adam on a one-cycle.
 
-Both do one epoch at a time and can put their state down and take it up again, exactly.
+A stepper does one epoch at a time and can put its state down and take it up again, exactly.
 """
 
 from dataclasses import dataclass
@@ -9,17 +9,13 @@ from math import cos, pi
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pullback.learning.data import DifferentialData
 from pullback.learning.loss import DifferentialLoss
-from pullback.learning.native.kernel import Kernel, is_possible
 from pullback.learning.networks import Twin
 
 Terms = dict[str, float]
-
-# L-BFGS iterations between two looks at the validation rows, the clock and the keyboard.
-ITERATIONS_A_LOOK = 20
 
 
 def loss_terms(twin: Twin, loss: DifferentialLoss, batch: DifferentialData) -> dict[str, Tensor]:
@@ -161,104 +157,6 @@ class AdamStepper:
         self.epoch = state["epoch"]
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"].cpu())
-
-
-@dataclass
-class LBFGSStepper:
-    """Full-batch L-BFGS with a strong Wolfe line search: for few rows without noise.
-
-    Args:
-        twin: the network, with its derivative.
-        loss: what is minimised.
-        data: standardised training rows.
-        epochs: iterations.
-        weight_decay: factor on half the squared weights, added to the loss.
-    """
-
-    twin: Twin
-    loss: DifferentialLoss
-    data: DifferentialData
-    epochs: int
-    weight_decay: float
-    epoch: int = 0
-    learning_rate: float = 1.0
-
-    def __post_init__(self) -> None:
-        self.kernel = None
-        if is_possible(self.twin, self.data):
-            self.kernel = Kernel(self.twin, self.loss, self.data)
-            self.rows = torch.arange(len(self.data))
-        self.parameters = [p for p in self.twin.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.LBFGS(
-            self.parameters,
-            max_iter=ITERATIONS_A_LOOK,
-            max_eval=10 * ITERATIONS_A_LOOK,
-            history_size=50,
-            tolerance_grad=1e-12,
-            tolerance_change=0.0,
-            line_search_fn="strong_wolfe",
-        )
-
-    def run_epoch(self) -> Terms:
-        """A few iterations; ends the run when they bring nothing more."""
-        self.optimizer.param_groups[0]["max_iter"] = min(
-            ITERATIONS_A_LOOK, self.epochs - self.epoch
-        )
-        weights = [p.detach().clone() for p in self.parameters]
-        try:
-            before = float(self.optimizer.step(self._closure))
-        except BaseException:
-            # Ctrl-C comes at a trial point of the line search, which may be far off.
-            with torch.no_grad():
-                for parameter, kept in zip(self.parameters, weights, strict=True):
-                    parameter.copy_(kept)
-            raise
-        self.epoch += self.optimizer.param_groups[0]["max_iter"]
-        with torch.no_grad():
-            terms = loss_terms(self.twin, self.loss, self.data)
-            after = with_total({name: float(term) for name, term in terms.items()})
-            if before - (after["total"] + float(self._penalty())) <= 1e-9 * abs(before):
-                self.epochs = self.epoch
-        return after
-
-    def _closure(self) -> Tensor:
-        """The objective, with its gradient left in the weights' grad."""
-        self.optimizer.zero_grad()
-        total = self._loss_with_gradient()
-        with torch.no_grad():
-            for parameter in self._decayed():
-                parameter.grad.add_(parameter, alpha=self.weight_decay)  # type: ignore[union-attr]
-            return total + self._penalty()
-
-    def _loss_with_gradient(self) -> Tensor:
-        if self.kernel is not None:
-            gradient, value, derivative = self.kernel.gradient(self.rows)
-            self.kernel.assign(gradient)
-            return torch.tensor(value + derivative, dtype=torch.float64)
-        total = torch.stack(list(loss_terms(self.twin, self.loss, self.data).values())).sum()
-        total.backward()
-        return total.detach()
-
-    def _penalty(self) -> Tensor:
-        squares = [p.square().sum() for p in self._decayed()]
-        return 0.5 * self.weight_decay * torch.stack(squares).sum() if squares else torch.zeros(())
-
-    def _decayed(self) -> list[nn.Parameter]:
-        """Weights and not biases: shifting an activation costs nothing."""
-        return [p for p in self.parameters if p.ndim > 1] if self.weight_decay else []
-
-    def state(self) -> dict[str, Any]:
-        """The curvature history, and how far it has come."""
-        return {
-            "epoch": self.epoch,
-            "epochs": self.epochs,
-            "optimizer": self.optimizer.state_dict(),
-        }
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Continue from `state`."""
-        self.epoch, self.epochs = state["epoch"], state["epochs"]
-        self.optimizer.load_state_dict(state["optimizer"])
 
 
 def with_total(terms: Terms) -> Terms:

@@ -7,6 +7,8 @@ from pullback.errors import InputError
 from pullback.learning.data import DifferentialData
 from pullback.learning.noise import Noise, measure_noise
 
+FULL_BATCH = ("broyden", "lbfgs")
+OPTIMIZERS = ("auto", "adam", *FULL_BATCH)
 # Adam takes at least this many steps, as the reference implementation does for 4,096 rows and more.
 STEPS = 1_600
 # Above these sizes a full batch costs more than it brings.
@@ -23,9 +25,12 @@ EXACT_EPOCHS, EPOCHS = 300, 50
 # from following the noise, and more inputs leave more to follow. Error of the value without decay
 # and with: 1 asset 0.029, 0.032; basket of 7 0.073, 0.071; of 20 0.138, 0.079; of 50 0.059, 0.030.
 NOISY_DECAY, MOST_DECAY = 0.01, 0.3
-# L-BFGS's decay where rows are so far apart that their labels leave open what lies between: of all
-# networks that fit, one with small weights. (4 points of x sin x: R² of 0.99 for every seed, and
-# 0.58 to 0.99 without.) Nearer rows settle it themselves, and any decay costs accuracy.
+# Up to this many weights a dense quasi-Newton matrix is kept: 72 MB. (Rosenbrock, 389 rows, 921
+# weights: a loss of 3e-7 after 4,000 iterations of L-BFGS, of 1e-14 after 2,000 with the matrix.)
+MOST_DENSE = 3_000
+# A full batch's decay where rows are so far apart that their labels leave open what lies between:
+# of all networks that fit, one with small weights. (4 points of x sin x: R² of 0.99 for every
+# seed, and 0.58 to 0.99 without.) Nearer rows settle it themselves, and any decay costs accuracy.
 SPARSE_DECAY = 1e-5
 
 
@@ -34,11 +39,11 @@ class Recipe:
     """How to train.
 
     Attributes:
-        optimizer: "adam" or "lbfgs".
-        epochs: passes over the data for Adam, iterations for L-BFGS.
-        batch_size: rows a step; all of them for L-BFGS.
+        optimizer: "adam", or one of the full batch, "broyden" or "lbfgs".
+        epochs: passes over the data for Adam, iterations for a full batch.
+        batch_size: rows a step; all of them for a full batch.
         learning_rate: peak of Adam's cycle.
-        weight_decay: decoupled for Adam; a factor on half the squared weights for L-BFGS.
+        weight_decay: decoupled for Adam; a factor on half the squared weights for a full batch.
         reason: why, in a sentence.
     """
 
@@ -52,6 +57,7 @@ class Recipe:
 
 def choose_recipe(
     data: DifferentialData,
+    weights: int,
     *,
     optimizer: str = "auto",
     epochs: int | None = None,
@@ -63,17 +69,19 @@ def choose_recipe(
 
     Args:
         data: standardised training rows.
-        optimizer: "auto", "adam" or "lbfgs".
+        weights: how many the network has.
+        optimizer: "auto", "adam", "broyden" or "lbfgs".
         epochs: None chooses.
         batch_size: None chooses.
-        learning_rate: None chooses; L-BFGS has none.
+        learning_rate: None chooses; a full batch has none.
         weight_decay: None chooses.
 
     Raises:
         InputError: an unknown optimizer, or a number out of range.
     """
-    if optimizer not in ("auto", "adam", "lbfgs"):
-        raise InputError(f"optimizer: expected 'auto', 'adam' or 'lbfgs', got {optimizer!r}")
+    if optimizer not in OPTIMIZERS:
+        *most, last = map(repr, OPTIMIZERS)
+        raise InputError(f"optimizer: expected {', '.join(most)} or {last}, got {optimizer!r}")
     for name, value in (
         ("epochs", epochs),
         ("batch_size", batch_size),
@@ -84,12 +92,12 @@ def choose_recipe(
     noise = _noise(data)
     reason = f"{optimizer}: asked for"
     if optimizer == "auto":
-        optimizer, reason = _choose(data, noise)
+        optimizer, reason = _choose(data, weights, noise)
     exact = noise.known and not noise.present
     rows = len(data)
-    if optimizer == "lbfgs":
+    if optimizer in FULL_BATCH:
         decay = SPARSE_DECAY if exact and noise.large else 0.0
-        return Recipe("lbfgs", epochs or 4_000, rows, 1.0, _or(weight_decay, decay), reason)
+        return Recipe(optimizer, epochs or 4_000, rows, 1.0, _or(weight_decay, decay), reason)
     noisy_decay = min(MOST_DECAY, NOISY_DECAY * data.x.shape[1])
     batch = min(rows, batch_size or max(256, rows // 32))
     per_epoch = max(1, round(rows / batch))
@@ -113,10 +121,10 @@ def _noise(data: DifferentialData) -> Noise:
     return measure_noise(data.x, data.y, data.dydx)
 
 
-def _choose(data: DifferentialData, noise: Noise) -> tuple[str, str]:
+def _choose(data: DifferentialData, weights: int, noise: Noise) -> tuple[str, str]:
     rows, numbers = len(data), len(data) * data.x.shape[1] * data.y.shape[1]
     if rows > FEW_ROWS or numbers > FEW_NUMBERS:
-        return "adam", f"adam: {rows} rows are too many for full-batch L-BFGS"
+        return "adam", f"adam: {rows} rows are too many for full batches"
     if data.dydx is None:
         return "adam", "adam: without derivatives, noise in the values can't be told from curvature"
     if not noise.known:
@@ -125,9 +133,10 @@ def _choose(data: DifferentialData, noise: Noise) -> tuple[str, str]:
         return "adam", (
             f"adam: between neighbours, values differ from what their derivatives say by "
             f"{noise.value:.0%} of their spread, and by about as much far apart: the labels are "
-            "noisy, and L-BFGS would fit the noise"
+            "noisy, and full batches would fit the noise"
         )
-    return "lbfgs", (
-        f"lbfgs: {rows} rows whose values and derivatives agree between neighbours, the better the "
-        "nearer: few and without noise"
+    name = "broyden" if weights <= MOST_DENSE else "lbfgs"
+    return name, (
+        f"{name}: {rows} rows whose values and derivatives agree between neighbours, the better "
+        "the nearer: few and without noise"
     )

@@ -45,9 +45,11 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
         omega_0: factor on every hidden pre-activation.
         module: a network of your own instead, [N, D] to [N, K] with independent rows; it is
             copied, and trained from the weights it has.
-        optimizer: "adam" (one-cycle schedule), "lbfgs" (full batch: few rows, no noise) or "auto",
-            which looks at the labels; `history_.events` says what it chose and why.
-        epochs: passes over the rows (L-BFGS: iterations); None: at least 1,600 steps of Adam.
+        optimizer: "adam" (one-cycle schedule); "broyden" or "lbfgs" (all rows in every step, for
+            few without noise: with a dense matrix of curvature, which takes networks of some
+            thousand weights, or without one); or "auto", which looks at the labels;
+            `history_.events` says what it chose and why.
+        epochs: passes over the rows (full batch: iterations); None: at least 1,600 steps of Adam.
         batch_size: rows a step; None takes a thirty-second of the rows, at least 256.
         learning_rate: Adam's peak; None takes 0.01 where labels are noisy, 0.03 where exact.
         weight_decay: pulls weights to zero; None takes 0.01 an input, at most 0.3, for Adam where
@@ -62,7 +64,7 @@ class DifferentialRegressor(RegressorMixin, BaseEstimator):
         check_labels: what to do when dydx contradicts y: "raise", "warn", or False to not look.
         random_state: seed of weights and shuffles; the same seed gives the same bits on a CPU.
         dtype: of the network: torch.float32 or torch.float64 (or their names); None takes
-            float32 for Adam and float64 for L-BFGS.
+            float32 for Adam and float64 for a full batch.
         device: of the network.
         progress: show a progress bar; None shows it on a terminal.
         checkpoint: a folder for the state of an interrupted run; the same fit continues from it.

@@ -15,14 +15,15 @@ from pullback.errors import CollapseWarning, GradientError, InputError
 from pullback.learning.collapse import is_collapsed, is_diverged
 from pullback.learning.data import DifferentialData
 from pullback.learning.fit import Checkpoint, fit
+from pullback.learning.full_batch import FullBatchStepper
 from pullback.learning.history import History
 from pullback.learning.loss import FLOOR, DifferentialLoss
 from pullback.learning.native.build import why_not
 from pullback.learning.native.kernel import is_possible
 from pullback.learning.native.stepper import NativeAdamStepper
 from pullback.learning.networks import Twin
-from pullback.learning.optimizers import AdamStepper, LBFGSStepper, Stepper
-from pullback.learning.recipe import Recipe, choose_recipe
+from pullback.learning.optimizers import AdamStepper, Stepper
+from pullback.learning.recipe import FULL_BATCH, Recipe, choose_recipe
 from pullback.learning.scaling import Scaling
 from pullback.learning.surrogate import Surrogate
 
@@ -96,12 +97,12 @@ def train(
     scaling = Scaling.from_data(data)
     scaled = scaling.scale(data)
     recipe = choose_recipe(
-        scaled, optimizer=options.optimizer, epochs=options.epochs,
+        scaled, _size(make_network), optimizer=options.optimizer, epochs=options.epochs,
         batch_size=options.batch_size, learning_rate=options.learning_rate,
         weight_decay=options.weight_decay,
     )  # fmt: skip
-    # L-BFGS goes far below float32's rounding; Adam's steps are noisier than it.
-    default = torch.float64 if recipe.optimizer == "lbfgs" else torch.float32
+    # Full batches go far below float32's rounding; Adam's steps are noisier than it.
+    default = torch.float64 if recipe.optimizer in FULL_BATCH else torch.float32
     place = _Place(options.dtype or default, options.device)
     loss = DifferentialLoss.of(
         scaled, options.derivative_weight, options.derivative_floor, options.second_order_weight
@@ -112,6 +113,14 @@ def train(
     with kept_rng(*devices_of(placed.x)):
         twin, history = _with_restarts(make_network, loss, placed, held_out, recipe, options, place)
     return Surrogate(twin.eval(), scaling, data.y.shape[1]), history
+
+
+def _size(make_network: MakeNetwork) -> int:
+    # The networks that are trained warn for themselves.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        twin = make_network(torch.Generator(), torch.float32)
+    return sum(p.numel() for p in twin.parameters() if p.requires_grad)
 
 
 def _without_derivatives(data: DifferentialData) -> DifferentialData:
@@ -166,6 +175,8 @@ def _with_restarts(
             tries.append((reached, twin, history, len(told)))
             trouble = "" if history.interrupted else _trouble(twin, loss, data, history, reached)
             if not trouble:
+                # Kept even where a constant had the lower loss: it learns.
+                tries = tries[-1:]
                 break
         told.append(_tell(trouble, attempt, options.restarts))
     _, twin, history, before = min(tries, key=lambda one: one[0])
@@ -201,8 +212,10 @@ def _stepper(
     options: Options,
     generator: torch.Generator,
 ) -> Stepper:
-    if recipe.optimizer == "lbfgs":
-        return LBFGSStepper(twin, loss, data, recipe.epochs, recipe.weight_decay)
+    if recipe.optimizer in FULL_BATCH:
+        return FullBatchStepper(
+            recipe.optimizer, twin, loss, data, recipe.epochs, recipe.weight_decay
+        )
     adam = NativeAdamStepper if is_possible(twin, data) else AdamStepper
     return adam(
         twin, loss, data, recipe.epochs, recipe.batch_size, recipe.learning_rate,

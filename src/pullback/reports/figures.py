@@ -122,7 +122,7 @@ def learning_curves(evaluation: Evaluation) -> Any:
     model with other labels is on another scale.
     """
     training = evaluation.training
-    steps = "iteration" if training.optimizer == "lbfgs" else "epoch"
+    steps = "epoch" if training.optimizer == "adam" else "iteration"
     figure, axes = new_axes(steps, "part of the loss")
     for term, colour in zip(terms_of(evaluation), cycle([BLUE, GREEN, ORANGE]), strict=False):
         axes.plot(

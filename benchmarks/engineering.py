@@ -26,17 +26,19 @@ from pullback.learning import Columns, DifferentialRegressor
 from pullback.learning.loss import FLOOR
 from pullback.reports.metrics import measure
 
-_LBFGS = {"optimizer": "lbfgs", "epochs": 4_000}
+_FULL = {"optimizer": "broyden", "epochs": 4_000}
 # The same for both arms; on values only the floor under derivatives has no effect.
 MENU: tuple[dict[str, Any], ...] = (
     {"optimizer": "adam"},
-    _LBFGS,
-    {**_LBFGS, "activation": "tanh"},
-    {**_LBFGS, "activation": "sin"},
-    {**_LBFGS, "weight_decay": 1e-5},
-    {**_LBFGS, "weight_decay": 1e-5, "activation": "sin"},
-    {**_LBFGS, "derivative_floor": 1e-2},
-    {**_LBFGS, "derivative_floor": 0.1, "activation": "tanh"},
+    _FULL,
+    {**_FULL, "activation": "tanh"},
+    {**_FULL, "activation": "sin"},
+    {**_FULL, "epochs": 300},
+    {**_FULL, "weight_decay": 1e-5},
+    {**_FULL, "weight_decay": 1e-4},
+    {**_FULL, "weight_decay": 1e-5, "activation": "sin"},
+    {**_FULL, "derivative_floor": 1e-2},
+    {**_FULL, "derivative_floor": 0.1, "activation": "tanh"},
 )
 MENU_OF_MANY_ROWS: tuple[dict[str, Any], ...] = (
     {"epochs": 300},

@@ -118,11 +118,6 @@ class Kernel:
         value, derivative = losses.tolist()
         return gradient, value, derivative
 
-    def assign(self, gradient: Tensor) -> None:
-        """Hand a flat gradient to the weights, as views of it."""
-        for parameter, part in zip(self.parameters, _parts(gradient, self.parameters), strict=True):
-            parameter.grad = part
-
     def _function(self, what: str) -> Any:
         function = getattr(library(), f"pullback_{what}_{_NAMES[self.dtype]}")
         function.restype = None

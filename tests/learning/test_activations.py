@@ -52,6 +52,15 @@ class TestNamed:
         assert bend.isfinite().all()
         assert_close(bend, by_autograd(activation.function, z)[1])
 
+    @pytest.mark.parametrize("name", ALL)
+    def test_second_derivative_in_closed_form_equals_autograd(self, name):
+        activation, z = ACTIVATIONS[name], torch.tensor(Z, dtype=torch.float64)
+        a = activation(z)
+        bend = activation.bend(z, a, activation.derivative(z, a))
+
+        assert activation.second is not None
+        assert_close(bend, by_autograd(activation.function, z)[1])
+
     @pytest.mark.parametrize("name", SMOOTH)
     def test_second_derivative_survives_float32_extremes(self, name):
         leaf = torch.tensor([-1e4, -104.0, -88.0, 0.0, 88.0, 104.0, 1e4]).requires_grad_()

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pullback._torch import pull_through_tanh
 from pullback.derivatives._connect import autograd_on
 from pullback.derivatives._inputs import normal
 from pullback.errors import ActivationError
@@ -31,7 +30,7 @@ class Activation:
             saved.
         function: σ(z).
         derivative: σ'(z), given z and a = σ(z).
-        fused_pull: g · σ'(z) given g, z and a of one shape, where torch has it as one kernel.
+        second: σ''(z), given z, a and s = σ'(z); None takes it by autograd.
         piecewise_linear: σ'' is zero almost everywhere.
         known: it is one of the named activations, so that a saved model can name it.
         given: what `as_activation` was given, for any other.
@@ -43,15 +42,19 @@ class Activation:
     piecewise_linear: bool = False
     known: bool = True
     given: tuple[Any, ...] = ()
-    fused_pull: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
+    second: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
 
-    def pull(self, g: Tensor, z: Tensor, a: Tensor) -> Tensor:
-        """Rows g [N, K, H] times σ'(z) [N, H]; g may be [N, H] if there is one output."""
-        if g.ndim == z.ndim:
-            if self.fused_pull is not None:
-                return self.fused_pull(g, z, a)
-            return g * self.derivative(z, a)
-        return g * self.derivative(z, a).unsqueeze(1)
+    def bend(self, z: Tensor, a: Tensor, s: Tensor) -> Tensor:
+        """σ''(z), given a = σ(z) and s = σ'(z)."""
+        return _bend(self, z) if self.second is None else self.second(z, a, s)
+
+    def is_trained(self, like: Tensor) -> bool:
+        """Whether weights of its own require grad, wherever it keeps them."""
+        if self.known:
+            return False
+        z = like.detach().new_zeros(1)
+        a = self.function(z)
+        return a.requires_grad or self.derivative(z, a).requires_grad
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied and pickled as what it was made from: the functions here have no names."""
@@ -60,6 +63,17 @@ class Activation:
     def __call__(self, z: Tensor) -> Tensor:
         """σ(z), elementwise."""
         return self.function(z)
+
+
+def _bend(activation: Activation, z: Tensor) -> Tensor:
+    """σ''(z), by autograd of σ'."""
+    with autograd_on() as keep:
+        z = z if keep and z.requires_grad else normal(z).detach().requires_grad_()
+        slope = activation.derivative(z, activation.function(z))
+        if not slope.requires_grad:
+            return torch.zeros_like(z)
+        (bend,) = torch.autograd.grad(slope.sum(), z, create_graph=keep, allow_unused=True)
+    return torch.zeros_like(z) if bend is None else bend
 
 
 def _normal_cdf(z: Tensor) -> Tensor:
@@ -75,6 +89,15 @@ def _silu_derivative(z: Tensor, a: Tensor) -> Tensor:
     return s + a * (1.0 - s)
 
 
+def _silu_second(z: Tensor, a: Tensor, s: Tensor) -> Tensor:
+    sigmoid = torch.sigmoid(z)
+    return sigmoid * (1.0 - sigmoid) * (2.0 + z - 2.0 * a)
+
+
+def _zeros(z: Tensor, a: Tensor, s: Tensor) -> Tensor:
+    return torch.zeros_like(z)
+
+
 ACTIVATIONS = {
     activation.name: activation
     for activation in (
@@ -83,26 +106,55 @@ ACTIVATIONS = {
             "softplus",
             lambda z: functional.softplus(z, threshold=40.0),
             lambda z, a: torch.sigmoid(z),
+            second=lambda z, a, s: torch.addcmul(s, s, s, value=-1.0),
         ),
         Activation(
             "tanh",
             torch.tanh,
             lambda z, a: 1.0 - a * a,
-            fused_pull=lambda g, z, a: pull_through_tanh(g, a),
+            second=lambda z, a, s: -2.0 * (a * s),
         ),
-        Activation("sigmoid", torch.sigmoid, lambda z, a: a * (1.0 - a)),
-        Activation("silu", functional.silu, _silu_derivative),
-        Activation("gelu", functional.gelu, lambda z, a: _normal_cdf(z) + z * _normal_density(z)),
-        Activation("sin", torch.sin, lambda z, a: torch.cos(z)),
+        Activation(
+            "sigmoid",
+            torch.sigmoid,
+            lambda z, a: torch.addcmul(a, a, a, value=-1.0),
+            second=lambda z, a, s: s - 2.0 * (a * s),
+        ),
+        Activation("silu", functional.silu, _silu_derivative, second=_silu_second),
+        Activation(
+            "gelu",
+            functional.gelu,
+            lambda z, a: _normal_cdf(z) + z * _normal_density(z),
+            second=lambda z, a, s: (2.0 - z * z) * _normal_density(z),
+        ),
+        Activation("sin", torch.sin, lambda z, a: torch.cos(z), second=lambda z, a, s: -a),
         # exp(min(z, 0)) and not exp(z): the branch not taken must not overflow in the backward.
-        Activation("elu", functional.elu, lambda z, a: torch.exp(z.clamp(max=0.0))),
-        Activation("identity", lambda z: z, lambda z, a: torch.ones_like(z), piecewise_linear=True),
-        Activation("relu", torch.relu, lambda z, a: (z > 0).to(z.dtype), piecewise_linear=True),
+        Activation(
+            "elu",
+            functional.elu,
+            lambda z, a: torch.exp(z.clamp(max=0.0)),
+            second=lambda z, a, s: torch.where(z > 0, 0.0, s),
+        ),
+        Activation(
+            "identity",
+            lambda z: z,
+            lambda z, a: torch.ones_like(z),
+            piecewise_linear=True,
+            second=_zeros,
+        ),
+        Activation(
+            "relu",
+            torch.relu,
+            lambda z, a: (z > 0).to(z.dtype),
+            piecewise_linear=True,
+            second=_zeros,
+        ),
         Activation(
             "leaky_relu",
             functional.leaky_relu,
             lambda z, a: torch.where(z > 0, torch.ones_like(z), 0.01),
             piecewise_linear=True,
+            second=_zeros,
         ),
     )
 }

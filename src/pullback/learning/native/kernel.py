@@ -1,19 +1,6 @@
 """The loss and its gradient by compiled code, for small networks on a CPU.
 
-NOTE [Twin backward]
-In the letters of NOTE [Twin pass], with s = σ'(z), c = σ''(z), hˡ = gˡ ⊙ sˡ, one output at a
-time, and a bar for the derivative of the loss: from ȳ = ∂loss/∂y and ḡ⁰ = ∂loss/∂(∂y/∂x), the way
-back of the twin pass runs forwards through the layers,
-
-    h̄ˡ = ω ḡˡ⁻¹ Wˡᵀ,    W̄ˡ += ω hˡᵀ ḡˡ⁻¹,    s̄ˡ += h̄ˡ ⊙ gˡ,    ḡˡ = h̄ˡ ⊙ sˡ,    V̄ += ḡ^L,
-
-and then that of the forward pass backwards, with what the slopes have picked up,
-
-    V̄ += ȳᵀ a^L,    ā^L = ȳ V,    z̄ˡ = āˡ ⊙ sˡ + s̄ˡ ⊙ cˡ,
-    W̄ˡ += ω z̄ˡᵀ aˡ⁻¹,    b̄ˡ = ω Σ z̄ˡ,    āˡ⁻¹ = ω z̄ˡ Wˡ.
-
-Six products of matrices a layer, where values alone take three: the arithmetic limit of 2. Sums run
-over rows, and over outputs for the first line.
+The equations are those of NOTE [Twin backward].
 """
 
 import ctypes
@@ -44,6 +31,7 @@ def is_possible(twin: Twin, data: DifferentialData) -> bool:
     return (
         library() is not None
         and type(net) is MLP
+        and net.is_bare
         and net.activation.known
         and net.activation.name in ACTIVATIONS
         and len(net.layers) > 1

@@ -1,7 +1,7 @@
 // One epoch of Adam on values and derivatives of a small multilayer perceptron, in one call.
 //
 // The equations are those of NOTE [Twin pass] (learning/networks.py) and NOTE [Differential loss]
-// (learning/loss.py); the backward pass is derived in NOTE [Twin backward] (learning/native/kernel.py).
+// (learning/loss.py); the backward pass is derived in NOTE [Twin backward] (learning/twin_function.py).
 // What is done here and not there:
 //
 //   * Rows lie along the vector lanes: an activation is [width][B], B rows at a time, so that a layer of

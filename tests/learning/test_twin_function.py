@@ -16,6 +16,8 @@ from pullback.learning.networks import Twin
 from pullback.learning.twin_function import _forward, _with_members, twin_pass
 
 N, D, M = 3, 2, 2
+# torch's own, at the first use of forward mode in a process.
+FORWARD_MODE = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 CASES = list(itertools.product((1.0, 2.0), ((), (3,), (3, 2)), (1, 2), ((), (M,))))
 
 
@@ -131,6 +133,7 @@ class TestWhatElseDifferentiates:
     def functional(self, tensors):
         return lambda x: run(ACTIVATIONS["softplus"], 1.5, [x, *tensors[1:]])[1]
 
+    @FORWARD_MODE
     @pytest.mark.parametrize("transform", [torch.func.jacrev, torch.func.jacfwd])
     def test_torch_func(self, transform):
         tensors = [t.detach() for t in parts(outputs=2)]
@@ -145,6 +148,7 @@ class TestWhatElseDifferentiates:
 
         assert_close(torch.func.vmap(f)(rows).squeeze(1), f(tensors[0]), tolerance=1e-12)
 
+    @FORWARD_MODE
     def test_forward_mode(self):
         tensors = [t.detach() for t in parts(outputs=2)]
         f, v = self.functional(tensors), draw(N, D, seed=9)
@@ -191,9 +195,7 @@ def test_a_weight_that_an_activation_keeps_to_itself_is_trained():
     trained = beta.grad.clone()
     beta.grad = None
     with torch.no_grad():
-        low, high = (
-            net_at(net, beta, beta.item() + step).sum().item() for step in (-1e-6, 1e-6)
-        )
+        low, high = (net_at(net, beta, beta.item() + step).sum().item() for step in (-1e-6, 1e-6))
 
     assert trained.item() == pytest.approx((high - low) / 2e-6, rel=1e-6)
 

@@ -83,7 +83,8 @@ def _with_members(x: Tensor, first: Tensor) -> Tensor:
         return x
     if x.ndim == 2 and members and x.shape[1] == first.shape[-1]:
         return x.expand(*members, *x.shape)
-    wanted = f"[N, {first.shape[-1]}]" + (f" or {[*members, 'N', first.shape[-1]]}" if members else "")
+    inputs = first.shape[-1]
+    wanted = f"[N, {inputs}]" + "".join(f" or [{count}, N, {inputs}]" for count in members)
     raise ShapeError(f"twin_pass: expected x of shape {wanted}, got {tuple(x.shape)}")
 
 
@@ -125,8 +126,7 @@ def _forward(
         a.append(activation(z[-1]))
         s.append(activation.derivative(z[-1], a[-1]))
     g, h = [weights[-1]], []
-    # shape[-2] and not len: an exported program keeps the number of rows open.
-    rows, outputs = x.shape[-2], weights[-1].shape[-2]
+    outputs = weights[-1].shape[-2]
     for weight, slope in zip(reversed(weights[:-1]), reversed(s), strict=True):
         h.append(_per_output(g[-1], slope, outputs))
         g.append(_times(omega, h[-1] @ weight))
@@ -134,7 +134,7 @@ def _forward(
     if not h:
         jacobian = g[0].unsqueeze(-3).expand(*x.shape[:-1], *g[0].shape[-2:])
     else:
-        jacobian = g[-1].unflatten(-2, (rows, outputs))
+        jacobian = _split(g[-1], outputs)
     return y, jacobian, _Tape(a[:-1], z, a[1:], s, g[-2::-1], h[::-1])
 
 
@@ -180,7 +180,7 @@ class _WayBack:
         self, y_bar: Tensor | None, jacobian_bar: Tensor | None, *, x_wanted: bool
     ) -> tuple[Tensor | None, ...]:
         if jacobian_bar is not None:
-            self._through_the_twin(jacobian_bar.flatten(-3, -2))
+            self._through_the_twin(_rows(jacobian_bar))
         a_bar = None
         if y_bar is not None:
             self._add(-1, y_bar, self.tape.a[-1])
@@ -198,8 +198,7 @@ class _WayBack:
             h_bar = up @ self.weights[i].mT
             self.s_bar[i] = _over_outputs(h_bar, g, outputs)
             up = _per_output(h_bar, s, outputs)
-        rows = up.shape[-2] // outputs
-        self.w_bar[-1] = up.unflatten(-2, (rows, outputs)).sum(-3)
+        self.w_bar[-1] = _split(up, outputs).sum(-3)
 
     def _through_the_values(self, a_bar: Tensor | None, *, x_wanted: bool) -> Tensor | None:
         tape = self.tape
@@ -252,7 +251,7 @@ def _per_output(g: Tensor, s: Tensor, outputs: int) -> Tensor:
     """Rows of g, of each output or the same for all N, times s [*, N, H]: [*, N·K, H]."""
     if outputs == 1:
         return g * s
-    return (_split(g, outputs) * s.unsqueeze(-2)).flatten(-3, -2)
+    return _rows(_split(g, outputs) * s.unsqueeze(-2))
 
 
 def _over_outputs(h: Tensor, g: Tensor, outputs: int) -> Tensor:
@@ -264,4 +263,10 @@ def _over_outputs(h: Tensor, g: Tensor, outputs: int) -> Tensor:
 
 def _split(rows: Tensor, outputs: int) -> Tensor:
     """[*, N·K, H] as [*, N, K, H]."""
-    return rows.unflatten(-2, (-1, outputs))
+    # reshape and not unflatten: that one has no rule for batched gradients.
+    return rows.reshape(*rows.shape[:-2], -1, outputs, rows.shape[-1])
+
+
+def _rows(split: Tensor) -> Tensor:
+    """[*, N, K, H] as [*, N·K, H]."""
+    return split.reshape(*split.shape[:-3], -1, split.shape[-1])

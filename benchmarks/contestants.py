@@ -1,8 +1,9 @@
 """The contestants of speed.py, each in a process of its own: python -m benchmarks.contestants NAME.
 
 All train the same perceptron on the same rows with Adam: on one line of standard input comes the
-job, as JSON (see `Job`). Then each line "epoch" is answered by the seconds a step of one epoch
-takes, and "train" by the predictions of a network trained from the start, in a file. Packages are
+job, as JSON (see `Job`). Then each line "epoch" is answered by the milliseconds a step of one epoch
+takes, and any other, the name of a file, by training to the end and writing predictions there.
+Packages are
 imported in here, so that a process knows its own alone, and one that is missing is told apart.
 
 Peers do what their users do who want speed. JAX: an explicit twin pass, one jitted `lax.scan` an
@@ -18,10 +19,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+
+# Values [T, 1] and derivatives [T, D].
+Predictions = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -65,14 +68,14 @@ class Rows:
             x, y, dydx, x_test = (file[name] for name in ("x", "y", "dydx", "x_test"))
         (x_mean, x_scale), (y_mean, y_scale) = ((a.mean(0), a.std(0) + 1e-8) for a in (x, y))
         return cls(
-            *((part).astype(np.float32) for part in (
+            *(part.astype(np.float32) for part in (
                 (x - x_mean) / x_scale, (y - y_mean) / y_scale, dydx * x_scale / y_scale,
                 (x_test - x_mean) / x_scale,
             )), (x_mean, y_mean), (x_scale, y_scale),
         )  # fmt: skip
 
     @property
-    def weights(self) -> tuple[float, np.ndarray]:
+    def factors(self) -> tuple[float, np.ndarray]:
         """Factors of values and of each derivative in the loss, a mean over rows."""
         d = self.x.shape[1]
         slopes = 1.0 / np.sqrt(np.mean(self.dydx**2, axis=0))
@@ -107,7 +110,7 @@ class Contestant(Protocol):
     def epoch(self) -> int:
         """Train for one epoch; how many steps that were."""
 
-    def predict(self) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self) -> Predictions:
         """Values [T, 1] and derivatives [T, D] on the test rows, in the units of the labels."""
 
 
@@ -144,7 +147,7 @@ class Pullback:
         self.stepper.run_epoch()
         return self.stepper.batches
 
-    def predict(self) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self) -> Predictions:
         from pullback.learning import DifferentialRegressor
 
         with np.load(self.job.path) as file:
@@ -160,6 +163,7 @@ class Peer:
 
     def __init__(self, job: Job) -> None:
         self.job, self.rows = job, Rows.load(job.path)
+        self.factors = self.rows.factors
         self.weights = initial_weights([self.rows.x.shape[1], *job.hidden, 1])
         self.steps = max(1, len(self.rows.x) // job.batch)
         self.schedule = rates(job, self.steps * job.epochs).reshape(job.epochs, self.steps)
@@ -175,12 +179,13 @@ class Peer:
     def epoch(self) -> int:
         raise NotImplementedError
 
-    def predict(self) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self) -> Predictions:
         for _ in range(self.job.epochs):
             self.epoch()
-        return self.rows.unscaled(*self.twin(self.rows.x_test))
+        return self.rows.unscaled(*self.predicted())
 
-    def twin(self, x: np.ndarray) -> tuple[Any, Any]:
+    def predicted(self) -> tuple[Any, Any]:
+        """The same from standardised rows, in standardised units."""
         raise NotImplementedError
 
 
@@ -195,37 +200,222 @@ class Torch(Peer):
         torch.set_num_threads(threads)
         self.torch = torch
         layers: list[nn.Module] = []
-        for i, (weight, bias) in enumerate(self.weights):
+        for weight, bias in self.weights:
             layer = nn.Linear(*weight.shape)
             layer.load_state_dict({"weight": torch.tensor(weight.T), "bias": torch.tensor(bias)})
             layers += [layer, nn.Softplus() if job.activation == "softplus" else nn.Tanh()]
         self.net = nn.Sequential(*layers[:-1])
         self.data = [torch.tensor(p) for p in (self.rows.x, self.rows.y, self.rows.dydx)]
-        self.factors = torch.tensor(self.rows.weights[1])
         self.adam = torch.optim.Adam(self.net.parameters(), lr=job.peak)
 
-    def twin(self, x: Any) -> tuple[Any, Any]:
-        x = self.torch.as_tensor(x).requires_grad_()
-        y = self.net(x)
-        (dydx,) = self.torch.autograd.grad(y.sum(), x, create_graph=True)
-        return (y, dydx) if self.training else (y.detach(), dydx.detach())
-
-    training = False
-
     def epoch(self) -> int:
-        self.training = True
         order, rates = self.next_epoch()
         shuffled = [part[self.torch.from_numpy(order)] for part in self.data]
         for *batch, rate in zip(*shuffled, rates.tolist(), strict=True):
             self.step(*batch, rate)
-        self.training = False
         return len(rates)
 
     def step(self, x: Any, y: Any, dydx: Any, rate: float) -> None:
         self.adam.param_groups[0]["lr"] = rate
         self.adam.zero_grad()
         y_hat, dydx_hat = self.twin(x)
-        loss = self.rows.weights_of_values * (y_hat - y).square().mean()
-        loss = loss + (self.factors * (dydx_hat - dydx).square()).sum() / len(x)
+        value, slopes = self.factors
+        loss = value * (y_hat - y).square().mean()
+        loss = loss + (self.torch.from_numpy(slopes) * (dydx_hat - dydx).square()).sum() / len(x)
         loss.backward()
         self.adam.step()
+
+    def twin(self, x: Any) -> tuple[Any, Any]:
+        x = self.torch.as_tensor(x).requires_grad_()
+        y = self.net(x)
+        return y, self.torch.autograd.grad(y.sum(), x, create_graph=True)[0]
+
+    def predicted(self) -> tuple[Any, Any]:
+        y, dydx = self.twin(self.rows.x_test)
+        return y.detach(), dydx.detach()
+
+
+class Jax(Peer):
+    """An explicit twin pass; one jitted scan an epoch, weights and moments donated."""
+
+    def __init__(self, job: Job, threads: int) -> None:
+        import jax
+        from jax import numpy as jnp
+
+        super().__init__(job)
+        value, slopes = self.factors
+        softplus = (jax.nn.softplus, lambda z, a: jax.nn.sigmoid(z))
+        sigma, slope = {"softplus": softplus, "tanh": (jnp.tanh, lambda z, a: 1 - a * a)}[
+            job.activation
+        ]
+
+        def twin(weights: Any, x: Any) -> tuple[Any, Any]:
+            a, turned = x, []
+            for w, b in weights[:-1]:
+                z = a @ w + b
+                a = sigma(z)
+                turned.append(slope(z, a))
+            w, b = weights[-1]
+            g = w.T
+            for (before, _), s in zip(weights[-2::-1], turned[::-1], strict=True):
+                g = (g * s) @ before.T
+            return a @ w + b, g
+
+        def loss(weights: Any, x: Any, y: Any, dydx: Any) -> Any:
+            y_hat, dydx_hat = twin(weights, x)
+            errors = (slopes * (dydx_hat - dydx) ** 2).sum() / len(x)
+            return value * ((y_hat - y) ** 2).mean() + errors
+
+        def step(state: Any, batch: Any) -> tuple[Any, None]:
+            weights, first, second, count = state
+            rate, *rows = batch
+            gradient = jax.grad(loss)(weights, *rows)
+            tree, count = jax.tree.map, count + 1
+            first = tree(lambda m, g: 0.9 * m + 0.1 * g, first, gradient)
+            second = tree(lambda v, g: 0.999 * v + 0.001 * g * g, second, gradient)
+            size, root = rate / (1 - 0.9**count), 1 / jnp.sqrt(1 - 0.999**count)
+            weights = tree(
+                lambda w, m, v: w - size * m / (jnp.sqrt(v) * root + 1e-8), weights, first, second
+            )
+            return (weights, first, second, count), None
+
+        def epoch(state: Any, data: Any, order: Any, rates: Any) -> Any:
+            return jax.lax.scan(step, state, (rates, *(part[order] for part in data)))[0]
+
+        self.block, self.run = jax.block_until_ready, jax.jit(epoch, donate_argnums=0)
+        self.twin = jax.jit(twin)
+        self.data = [jnp.asarray(part) for part in (self.rows.x, self.rows.y, self.rows.dydx)]
+        weights = jax.tree.map(jnp.asarray, self.weights)
+        zeros = [jax.tree.map(jnp.zeros_like, weights) for _ in range(2)]
+        self.state = (weights, *zeros, jnp.zeros((), jnp.float32))
+
+    def epoch(self) -> int:
+        order, rates = self.next_epoch()
+        self.state = self.block(self.run(self.state, self.data, order, rates))
+        return len(rates)
+
+    def predicted(self) -> tuple[Any, Any]:
+        return self.twin(self.state[0], self.rows.x_test)
+
+
+class TensorFlow(Peer):
+    """The reference notebooks' way: a static graph, numpy rows fed at every step."""
+
+    def __init__(self, job: Job, threads: int) -> None:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        import tensorflow
+
+        super().__init__(job)
+        tf = tensorflow.compat.v1
+        tf.disable_eager_execution()
+        tf.logging.set_verbosity(tf.logging.ERROR)
+        value, slopes = self.factors
+        d = self.rows.x.shape[1]
+        self.rate = tf.placeholder(tf.float32, [])
+        self.inputs = [tf.placeholder(tf.float32, [None, width]) for width in (d, 1, d)]
+        x, y, dydx = self.inputs
+        pairs = [(tf.Variable(w), tf.Variable(b)) for w, b in self.weights]
+        a, turned = x, []
+        for w, b in pairs[:-1]:
+            z = a @ w + b
+            a = tf.nn.softplus(z) if job.activation == "softplus" else tf.nn.tanh(z)
+            turned.append(tf.nn.sigmoid(z) if job.activation == "softplus" else 1 - a * a)
+        w, b = pairs[-1]
+        g = tf.transpose(w)
+        for (before, _), s in zip(pairs[-2::-1], turned[::-1], strict=True):
+            g = (g * s) @ tf.transpose(before)
+        self.outputs = (a @ w + b, g)
+        rows = tf.cast(tf.shape(x)[0], tf.float32)
+        loss = value * tf.reduce_mean((self.outputs[0] - y) ** 2)
+        loss += tf.reduce_sum(slopes * (self.outputs[1] - dydx) ** 2) / rows
+        self.minimise = tf.train.AdamOptimizer(self.rate).minimize(loss)
+        self.session = tf.Session(
+            config=tf.ConfigProto(
+                intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
+            )
+        )
+        self.session.run(tf.global_variables_initializer())
+
+    def epoch(self) -> int:
+        order, rates = self.next_epoch()
+        parts = (self.rows.x, self.rows.y, self.rows.dydx)
+        for rows, rate in zip(order, rates, strict=True):
+            batch = dict(zip(self.inputs, (part[rows] for part in parts), strict=True))
+            self.session.run(self.minimise, {**batch, self.rate: rate})
+        return len(rates)
+
+    def predicted(self) -> tuple[Any, Any]:
+        return self.session.run(self.outputs, {self.inputs[0]: self.rows.x_test})
+
+
+class Jenn(Peer):
+    """jenn's own fit by mini-batches; it has one rate, one activation (tanh) and no threads."""
+
+    def __init__(self, job: Job, threads: int) -> None:
+        from jenn import NeuralNet
+
+        super().__init__(job)
+        self.net = NeuralNet([self.rows.x.shape[1], *job.hidden, 1])
+
+    def fit(self, epochs: int, *, again: bool) -> None:
+        rows = self.rows
+        self.net.fit(
+            rows.x.T, rows.y.T, rows.dydx.T[None], alpha=self.job.peak, epochs=epochs,
+            batch_size=self.job.batch, max_iter=1, random_state=0, is_warmstart=again,
+        )  # fmt: skip
+
+    def epoch(self) -> int:
+        self.done += 1
+        self.fit(1, again=self.done > 1)
+        return self.steps
+
+    def predict(self) -> Predictions:
+        self.fit(self.job.epochs, again=False)
+        y, dydx = self.net(self.rows.x_test.T)
+        return self.rows.unscaled(y.T, dydx[0].T)
+
+
+CONTESTANTS: dict[str, Callable[[Job, int], Contestant]] = {
+    "pullback": Pullback,
+    "JAX scan": Jax,
+    "TensorFlow": TensorFlow,
+    "jenn": Jenn,
+    "torch, double backward": Torch,
+}
+# What each imports: tells a missing package from a broken one.
+PACKAGES = {"JAX scan": "jax", "TensorFlow": "tensorflow", "jenn": "jenn"}
+
+
+def timed_epoch(contestant: Contestant) -> dict[str, float]:
+    """Wall and process CPU milliseconds a step."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    steps = contestant.epoch()
+    return {
+        "wall": 1e3 * (time.perf_counter() - wall) / steps,
+        "cpu": 1e3 * (time.process_time() - cpu) / steps,
+    }
+
+
+def main() -> None:
+    """Answer on standard output, one line of JSON a line of standard input."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", choices=CONTESTANTS)
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    if hasattr(os, "sched_setaffinity"):
+        # Pools of every package are as large as the cores they see.
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.threads])
+    job = Job(**json.loads(sys.stdin.readline()))
+    contestant = CONTESTANTS[arguments.name](job, arguments.threads)
+    for line in sys.stdin:
+        if line.strip() == "epoch":
+            answer: object = timed_epoch(contestant)
+        else:
+            y, dydx = contestant.predict()
+            np.savez(line.strip(), y=y, dydx=dydx)
+            answer = line.strip()
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -13,13 +13,15 @@ plain loop, rows shuffled once an epoch.
 """
 
 import argparse
+import itertools
 import json
 import os
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -93,7 +95,7 @@ def initial_weights(widths: list[int], seed: int = 0) -> list[tuple[np.ndarray, 
     rng = np.random.default_rng(seed)
     return [
         ((rng.standard_normal((a, b)) / np.sqrt(a)).astype(np.float32), np.zeros(b, np.float32))
-        for a, b in zip(widths[:-1], widths[1:], strict=True)
+        for a, b in itertools.pairwise(widths)
     ]
 
 
@@ -104,17 +106,19 @@ def rates(job: Job, steps: int) -> np.ndarray:
     return (job.peak * np.interp(at, marks, values)).astype(np.float32)
 
 
-class Contestant(Protocol):
+class Contestant(ABC):
     """Built from a job; imports and compiles where its package does."""
 
+    @abstractmethod
     def epoch(self) -> int:
         """Train for one epoch; how many steps that were."""
 
+    @abstractmethod
     def predict(self) -> Predictions:
         """Values [T, 1] and derivatives [T, D] on the test rows, in the units of the labels."""
 
 
-class Pullback:
+class Pullback(Contestant):
     """The stepper that `fit` takes, and the estimator."""
 
     def __init__(self, job: Job, threads: int) -> None:
@@ -144,10 +148,12 @@ class Pullback:
         return _stepper(Twin(net), DifferentialLoss.of(data), data, recipe, Options(), generator)
 
     def epoch(self) -> int:
+        """See `Contestant`."""
         self.stepper.run_epoch()
         return self.stepper.batches
 
     def predict(self) -> Predictions:
+        """See `Contestant`."""
         from pullback.learning import DifferentialRegressor
 
         with np.load(self.job.path) as file:
@@ -158,7 +164,7 @@ class Pullback:
         return value[:, None], slopes
 
 
-class Peer:
+class Peer(Contestant):
     """What peers share: rows, weights, the schedule and the order of rows."""
 
     def __init__(self, job: Job) -> None:
@@ -176,10 +182,8 @@ class Peer:
         self.done += 1
         return rows.reshape(self.steps, self.job.batch), rates
 
-    def epoch(self) -> int:
-        raise NotImplementedError
-
     def predict(self) -> Predictions:
+        """See `Contestant`."""
         for _ in range(self.job.epochs):
             self.epoch()
         return self.rows.unscaled(*self.predicted())
@@ -209,6 +213,7 @@ class Torch(Peer):
         self.adam = torch.optim.Adam(self.net.parameters(), lr=job.peak)
 
     def epoch(self) -> int:
+        """See `Contestant`."""
         order, rates = self.next_epoch()
         shuffled = [part[self.torch.from_numpy(order)] for part in self.data]
         for *batch, rate in zip(*shuffled, rates.tolist(), strict=True):
@@ -216,6 +221,7 @@ class Torch(Peer):
         return len(rates)
 
     def step(self, x: Any, y: Any, dydx: Any, rate: float) -> None:
+        """One Adam step on x [B, D], y [B, 1], dydx [B, D]."""
         self.adam.param_groups[0]["lr"] = rate
         self.adam.zero_grad()
         y_hat, dydx_hat = self.twin(x)
@@ -226,11 +232,13 @@ class Torch(Peer):
         self.adam.step()
 
     def twin(self, x: Any) -> tuple[Any, Any]:
+        """Values [B, 1] and derivatives [B, D]."""
         x = self.torch.as_tensor(x).requires_grad_()
         y = self.net(x)
         return y, self.torch.autograd.grad(y.sum(), x, create_graph=True)[0]
 
     def predicted(self) -> tuple[Any, Any]:
+        """See `Peer`."""
         y, dydx = self.twin(self.rows.x_test)
         return y.detach(), dydx.detach()
 
@@ -290,11 +298,13 @@ class Jax(Peer):
         self.state = (weights, *zeros, jnp.zeros((), jnp.float32))
 
     def epoch(self) -> int:
+        """See `Contestant`."""
         order, rates = self.next_epoch()
         self.state = self.block(self.run(self.state, self.data, order, rates))
         return len(rates)
 
     def predicted(self) -> tuple[Any, Any]:
+        """See `Peer`."""
         return self.twin(self.state[0], self.rows.x_test)
 
 
@@ -337,6 +347,7 @@ class TensorFlow(Peer):
         self.session.run(tf.global_variables_initializer())
 
     def epoch(self) -> int:
+        """See `Contestant`."""
         order, rates = self.next_epoch()
         parts = (self.rows.x, self.rows.y, self.rows.dydx)
         for rows, rate in zip(order, rates, strict=True):
@@ -345,6 +356,7 @@ class TensorFlow(Peer):
         return len(rates)
 
     def predicted(self) -> tuple[Any, Any]:
+        """See `Peer`."""
         return self.session.run(self.outputs, {self.inputs[0]: self.rows.x_test})
 
 
@@ -358,6 +370,7 @@ class Jenn(Peer):
         self.net = NeuralNet([self.rows.x.shape[1], *job.hidden, 1])
 
     def fit(self, epochs: int, *, again: bool) -> None:
+        """Train; from the present weights where `again`."""
         rows = self.rows
         self.net.fit(
             rows.x.T, rows.y.T, rows.dydx.T[None], alpha=self.job.peak, epochs=epochs,
@@ -365,11 +378,13 @@ class Jenn(Peer):
         )  # fmt: skip
 
     def epoch(self) -> int:
+        """See `Contestant`."""
         self.done += 1
         self.fit(1, again=self.done > 1)
         return self.steps
 
     def predict(self) -> Predictions:
+        """See `Contestant`."""
         self.fit(self.job.epochs, again=False)
         y, dydx = self.net(self.rows.x_test.T)
         return self.rows.unscaled(y.T, dydx[0].T)
